@@ -32,9 +32,9 @@ class FileRows:
     """Rows of a file.
 
     Attributes:
-        path: Of the file.
+        path: Path of the file.
         frame: The values as they were read.
-        labels: Where each row stands, for messages: "line 7" or "row 3", counted from 1.
+        labels: The position of each row in the file, for messages: "line 7" or "row 3", counted from 1.
         notes: What was decided while reading, in sentences.
     """
 
@@ -66,7 +66,7 @@ def read_files(paths: Sequence[Path]) -> list[FileRows]:
 
 
 def _list_folder(folder: Path) -> list[Path]:
-    """The data files of a folder, sorted: logs of samples anywhere below it, or else the files in it."""
+    """Lists the data files of a folder, sorted: logs of lm-evaluation-harness at any depth, or else the files in it."""
     samples = sorted(folder.rglob(LM_EVAL_SAMPLES))
     if samples:
         return samples
@@ -79,7 +79,7 @@ def _list_folder(folder: Path) -> list[Path]:
 
 
 def _read_file(path: Path) -> FileRows:
-    """Rows of one file, where each of them stands, and notes on encoding and separator."""
+    """Reads one file, with the position of each row and notes on encoding and separator."""
     if path.suffix.lower() in _PICKLES:
         raise TableError(
             "pickles can run code when they are loaded, and are not read; where you trust the file, convert it once: "
@@ -102,12 +102,13 @@ def _read_file(path: Path) -> FileRows:
 
 
 def _name_file_in_labels(rows: FileRows) -> FileRows:
+    """Puts the name of the file before each label."""
     labels = [f"{rows.path.name}, {label}" for label in rows.labels]
     return FileRows(rows.path, rows.frame, labels, rows.notes)
 
 
 def join_files(files: Sequence[FileRows]) -> FileRows:
-    """Rows of several files with the same columns as one.
+    """Joins the rows of several files with the same columns.
 
     Args:
         files: At least one.
@@ -139,6 +140,6 @@ def join_files(files: Sequence[FileRows]) -> FileRows:
 
 
 def shorten(value: object, length: int = 160) -> str:
-    """A long value as a message shows it."""
+    """Shortens a long value for a message."""
     text = " ".join(str(value).split())
     return text if len(text) <= length else f"{text[:length]} ..."

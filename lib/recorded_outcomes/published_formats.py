@@ -26,7 +26,7 @@ from lib.recorded_outcomes.token_prices import count_tokens
 _COST_SUFFIX = "|total_cost"
 _RESPONSE_SUFFIX = "_response"
 _TRUTH_VALUES = ("true", "false")
-# Of the metrics of lm-evaluation-harness, the first that a log has is read.
+# Metrics of lm-evaluation-harness, the preferred one first.
 LM_EVAL_METRICS = ("exact_match", "acc", "acc_norm", "pass@1", "pass_at_1", "f1", "em")
 # Reads the answer anywhere in a reply, where others want an exact form.
 _LENIENT_FILTER = "flexible-extract"
@@ -42,10 +42,10 @@ class PublishedFormat:
     """A form in which outcomes are published.
 
     Attributes:
-        name: Of the project.
-        description: What is read, for help texts.
-        recognize: Whether columns are those of this format.
-        convert: From the rows of all files to rows in long form.
+        name: Name of the project that publishes in it.
+        description: Which files are read, for help texts.
+        recognize: Tells from the column names whether a table has this format.
+        convert: Converts the rows of all files to long form, a row for each item and model.
     """
 
     name: str
@@ -55,7 +55,7 @@ class PublishedFormat:
 
 
 def recognize_format(columns: Sequence[Any]) -> PublishedFormat | None:
-    """The format that has these columns; None for any other table."""
+    """Finds the published format that has these columns; None for any other table."""
     names = [str(column).strip() for column in columns]
     for published_format in PUBLISHED_FORMATS:
         if published_format.recognize(names):
@@ -64,7 +64,7 @@ def recognize_format(columns: Sequence[Any]) -> PublishedFormat | None:
 
 
 def convert_published(files: Sequence[FileRows]) -> FileRows:
-    """Rows in long form of files in a published format; other tables as they are.
+    """Converts files in a published format to long form; the rows of other tables are joined and not changed.
 
     Args:
         files: At least one, all of one format.
@@ -93,16 +93,21 @@ def convert_published(files: Sequence[FileRows]) -> FileRows:
 
 
 def _is_routerbench(columns: Sequence[str]) -> bool:
+    """Whether columns are those of RouterBench's wide table."""
     return any(column.endswith(_COST_SUFFIX) for column in columns) and "sample_id" in columns
 
 
 def convert_routerbench(files: Sequence[FileRows]) -> FileRows:
-    """A row for each prompt, with a column of outcomes and a column "MODEL|total_cost" for each model."""
+    """Converts RouterBench's wide table to long form.
+
+    The wide table has a row for each prompt, and for each model a column MODEL of outcomes and a column
+    "MODEL|total_cost" of costs.
+    """
     rows = join_files(files)
     frame = rows.frame.rename(columns=lambda column: str(column).strip())
     cost_columns = [column for column in frame if column.endswith(_COST_SUFFIX)]
     models = [column.removesuffix(_COST_SUFFIX) for column in cost_columns]
-    # The oracle is computed from the models, and is none.
+    # The column "oracle" is computed from the models and is no model itself.
     models = [model for model in models if model in frame and model != "oracle"]
     if "eval_name" not in frame or not models:
         raise TableError(
@@ -130,6 +135,7 @@ def convert_routerbench(files: Sequence[FileRows]) -> FileRows:
 
 
 def _is_routellm(columns: Sequence[str]) -> bool:
+    """Whether columns are those of RouteLLM: a prompt and two models."""
     models = _list_routellm_models(columns)
     # What tables in long form have beside a prompt.
     long_form_columns = {"item", "model", "correct", "score", "group"}
@@ -137,11 +143,16 @@ def _is_routellm(columns: Sequence[str]) -> bool:
 
 
 def _list_routellm_models(columns: Sequence[str]) -> list[str]:
+    """The columns that are named after models."""
     return [name for name in columns if name != "prompt" and not name.endswith(_RESPONSE_SUFFIX)]
 
 
 def convert_routellm(files: Sequence[FileRows]) -> FileRows:
-    """A prompt, whether each of two models is right (True, False), and perhaps "MODEL_response"."""
+    """Converts RouteLLM's tables to long form.
+
+    They have a row for each prompt, for each of two models a column MODEL (True where it is right), and perhaps a
+    column "MODEL_response" with its reply, from which tokens are estimated.
+    """
     outcomes_by_model = []
     for rows in files:
         models = _list_routellm_models([str(column) for column in rows.frame.columns])
@@ -168,6 +179,7 @@ def convert_routellm(files: Sequence[FileRows]) -> FileRows:
 
 
 def _check_truth_values(rows: FileRows, model: str) -> None:
+    """Raises TableError where the outcome of a model is neither True nor False."""
     values = rows.frame[model].map(lambda value: str(value).strip().lower())
     is_no_truth_value = ~values.isin(_TRUTH_VALUES)
     if is_no_truth_value.any():
@@ -179,7 +191,7 @@ def _check_truth_values(rows: FileRows, model: str) -> None:
 
 
 def _drop_repeats(rows: FileRows, frame: pd.DataFrame) -> FileRows:
-    """Leaves out prompts that stand there again, in the same file or in another one."""
+    """Keeps the first row of each item and model; prompts are repeated within and between files."""
     is_repeat = frame.duplicated(["item", "model"]).to_numpy()
     notes = list(rows.notes)
     if is_repeat.any():
@@ -199,7 +211,7 @@ def _is_llmrouter(columns: Sequence[str]) -> bool:
 
 
 def convert_llmrouter(files: Sequence[FileRows]) -> FileRows:
-    """A row for each query and model, with its performance and, in newer files, its tokens."""
+    """Converts LLMRouter's routing data, which have a row for each query and model, to the columns of this module."""
     rows = join_files(files)
     frame = rows.frame
     # What identifies a query there: task, query, answer and metric.
@@ -234,7 +246,10 @@ def _is_routerarena(columns: Sequence[str]) -> bool:
 
 
 def convert_routerarena(files: Sequence[FileRows]) -> FileRows:
-    """A row for each question and model, with the score and the recorded cost in evaluation_result."""
+    """Converts RouterArena's cached results to the columns of this module.
+
+    They have a row for each question and model, with the score and the recorded cost in evaluation_result.
+    """
     rows = join_files(files)
     frame = rows.frame
     results = [_as_mapping(result) for result in frame["evaluation_result"]]
@@ -260,7 +275,10 @@ def _is_lm_eval(columns: Sequence[str]) -> bool:
 
 
 def convert_lm_eval(files: Sequence[FileRows]) -> FileRows:
-    """Logs of samples, a file for each model and task: MODEL/samples_TASK_DATE.jsonl, as --log_samples writes them."""
+    """Converts logs of samples of lm-evaluation-harness to long form.
+
+    Its option --log_samples writes a file for each model and task: MODEL/samples_TASK_DATE.jsonl.
+    """
     newest_logs, notes = _select_newest_logs(files)
     converted_logs = [_convert_samples(rows, notes) for rows in newest_logs]
     joined = join_files(converted_logs)
@@ -272,7 +290,7 @@ def convert_lm_eval(files: Sequence[FileRows]) -> FileRows:
 
 
 def _select_newest_logs(files: Sequence[FileRows]) -> tuple[list[FileRows], list[str]]:
-    """Of several logs of one model and task the newest, which has the largest date in its name."""
+    """Selects the newest log of each model and task, by the date in its name; also notes on what was left out."""
     newest_logs: dict[tuple[str, str], FileRows] = {}
     # Sorted by name, so that a later date replaces an earlier one.
     for rows in sorted(files, key=lambda rows: rows.path.name):
@@ -286,16 +304,18 @@ def _select_newest_logs(files: Sequence[FileRows]) -> tuple[list[FileRows], list
 
 
 def _name_model(rows: FileRows) -> str:
-    """The model of a log: its folder, where "/" was written as "__"."""
+    """Reads the name of the model from the folder of a log, in which "/" is written as "__"."""
     return rows.path.resolve().parent.name.replace("__", "/")
 
 
 def _name_task(rows: FileRows) -> str:
+    """Reads the name of the task from the file name of a log."""
     match = _SAMPLES_NAME.fullmatch(rows.path.name)
     return match["task"] if match else rows.path.stem
 
 
 def _convert_samples(rows: FileRows, notes: list[str]) -> FileRows:
+    """Converts one log to long form, and appends to `notes` which metric and filter were read."""
     frame = rows.frame
     labels = list(rows.labels)
     task = _name_task(rows)
@@ -337,7 +357,11 @@ def _convert_samples(rows: FileRows, notes: list[str]) -> FileRows:
 
 
 def _read_first_request(arguments: Any) -> str:
-    """The context of the first request: {"gen_args_0": {"arg_0": TEXT}} in files, [[TEXT, ...]] in older ones."""
+    """Reads the prompt of the first request of a sample.
+
+    Args:
+        arguments: {"gen_args_0": {"arg_0": PROMPT, ...}}, or [[PROMPT, ...]] in older files.
+    """
     first = arguments
     while isinstance(first, (Mapping, list, tuple)) and len(first):
         first = next(iter(first.values())) if isinstance(first, Mapping) else first[0]
@@ -345,7 +369,7 @@ def _read_first_request(arguments: Any) -> str:
 
 
 def _find_question(document: Any) -> str:
-    """The question of a document; "" where no field is known to hold it."""
+    """Finds the question in a document of a benchmark; "" where it has none of the usual fields."""
     for field in _QUESTION_FIELDS:
         text = _as_mapping(document).get(field)
         if isinstance(text, str) and text.strip():
@@ -354,7 +378,7 @@ def _find_question(document: Any) -> str:
 
 
 def _count_reply_tokens(responses: Any) -> float:
-    """Tokens of a generated reply; 1 where a model only rated given answers."""
+    """Estimates the tokens of a generated reply; 1 where the model only rated given answers by their likelihood."""
     first = responses
     while isinstance(first, (list, tuple)) and len(first):
         first = first[0]
@@ -374,7 +398,7 @@ def _is_number(text: str) -> bool:
 
 
 def _mark_unscored(frame: pd.DataFrame) -> pd.DataFrame:
-    """Rows with a column failure that names those without an outcome; no column where all have one."""
+    """Adds a column failure to rows some of which have no outcome, so that they are counted and left out later."""
     # An empty field of a CSV is an empty text.
     is_blank = frame["correct"].astype(str).str.strip() == ""
     is_unscored = frame["correct"].isna() | is_blank
@@ -388,7 +412,7 @@ def _as_mapping(value: Any) -> Mapping:
 
 
 def _hash_text(text: str) -> str:
-    """A short name for a text."""
+    """Computes a short identifier of a text, the first 12 digits of its SHA-1."""
     return hashlib.sha1(str(text).encode()).hexdigest()[:12]
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from lib.recorded_outcomes.tables import CHARACTERS, TableError
+from lib.recorded_outcomes.tables import CHARACTERS_PER_TOKEN, TableError
 
 _COLUMNS = ("model", "usd_per_million_in", "usd_per_million_out")
 _MILLION = 1e6
@@ -26,13 +26,13 @@ _MILLION = 1e6
 
 @dataclass(frozen=True)
 class TokenPrices:
-    """Prices by model.
+    """Prices of tokens by model.
 
     Attributes:
-        usd_in: By model, dollars of an input token.
-        usd_out: By model, dollars of an output token.
-        source: Where they come from, for notes.
-        reply_tokens: Assumed of a reply whose length is not known.
+        usd_in: By model, USD of an input token.
+        usd_out: By model, USD of an output token.
+        source: Name of the file that they were read from, for messages.
+        reply_tokens: Number of tokens that is assumed of a reply whose length is not known.
     """
 
     usd_in: Mapping[str, float]
@@ -41,13 +41,22 @@ class TokenPrices:
     reply_tokens: int
 
     def find_missing_models(self, models: Sequence[str]) -> list[str]:
-        """Models without a price, sorted."""
+        """Lists the models that have no price, sorted."""
         return sorted(set(models) - set(self.usd_in))
 
     def compute_costs(
         self, models: Sequence[str], tokens_in: np.ndarray, tokens_out: np.ndarray
     ) -> np.ndarray:
-        """Dollars of calls, (calls,); models: of each call; tokens_in, tokens_out: (calls,)."""
+        """Computes what calls cost.
+
+        Args:
+            models: The model of each call.
+            tokens_in: (calls,), tokens of the prompts.
+            tokens_out: (calls,), tokens of the replies.
+
+        Returns:
+            (calls,), USD.
+        """
         usd_in = np.array([self.usd_in[model] for model in models])
         usd_out = np.array([self.usd_out[model] for model in models])
         return tokens_in * usd_in + tokens_out * usd_out
@@ -58,10 +67,10 @@ def read_prices(path: str | Path, reply_tokens: int) -> TokenPrices:
 
     Args:
         path: A .csv file, or LLMRouter's .json.
-        reply_tokens: Assumed of a reply whose length is not known.
+        reply_tokens: Number of tokens that is assumed of a reply whose length is not known.
 
     Returns:
-        The prices, per token.
+        The prices, in USD per token.
 
     Raises:
         TableError: The file cannot be read, or a price is missing, no number or negative; the message names it.
@@ -105,20 +114,20 @@ def read_prices(path: str | Path, reply_tokens: int) -> TokenPrices:
 
 
 def count_tokens(text: object) -> float:
-    """Tokens of a text, about; nan for one that is not known."""
-    return len(text) / CHARACTERS if isinstance(text, str) else float("nan")
+    """Estimates the number of tokens of a text by its length; nan for a value that is no text."""
+    return len(text) / CHARACTERS_PER_TOKEN if isinstance(text, str) else float("nan")
 
 
 def add_costs(frame: pd.DataFrame, prices: TokenPrices | None, notes: list[str]) -> pd.DataFrame:
-    """Adds a column cost_usd to rows with tokens and without costs.
+    """Computes the column cost_usd of rows that have numbers of tokens and no costs.
 
     Args:
         frame: Rows with model, tokens_in and perhaps tokens_out; nan where a number is not known.
-        prices: By model; None where none were given.
-        notes: What was decided; sentences are added.
+        prices: Prices by model; None where the user gave none.
+        notes: Sentences about what was assumed; two may be appended.
 
     Returns:
-        The rows with costs.
+        The rows with the column cost_usd.
 
     Raises:
         TableError: There are no prices, or a model has none; the message says which to write.

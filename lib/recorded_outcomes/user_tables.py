@@ -19,7 +19,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -28,11 +28,11 @@ from lib.experiment import seeds
 from lib.recorded_outcomes.number_formats import Kind, NumberError, parse_numbers
 from lib.recorded_outcomes.outcome_files import FileRows, join_files, read_files, shorten
 from lib.recorded_outcomes.published_formats import convert_published
-from lib.recorded_outcomes.tables import OutcomeTable, TableError, clip_meteor_scores
+from lib.recorded_outcomes.tables import HoldOut, OutcomeTable, TableError, clip_meteor_scores
 from lib.recorded_outcomes.token_prices import TokenPrices, add_costs
 
 REQUIRED = ("item", "model", "correct", "cost_usd")
-# By column: other names that it may have, after `_normalize_name`.
+# By column of this module, other names that it may have in a file, after `_normalize_name`.
 ALIASES: dict[str, tuple[str, ...]] = {
     "item": ("item_id", "question_id", "sample_id", "query_id", "prompt_id", "id"),
     "group": ("category", "subject", "domain"),
@@ -47,17 +47,16 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "propensity": (),
     "metric": (),
 }
-# Of rows without costs, which `token_prices` prices.
+# The same for columns of rows without costs, from which `token_prices` computes them.
 TOKEN_ALIASES: dict[str, tuple[str, ...]] = {
     "tokens_in": ("input_tokens", "prompt_tokens"),
     "tokens_out": ("output_tokens", "completion_tokens"),
 }
-HoldOut = Literal["groups", "items"]
 MIN_ITEMS = 6  # two for each of the three parts that a router is fitted, tuned and scored on
 MIN_GROUPS = 3  # whole groups are learned from, chosen on and scored
 MIN_ITEMS_OF_GROUP = 4  # on average, where groups are all that describes items
 MIN_COMPLETE = 0.5  # share of items that every model must have met; the others are left out
-# What may differ between the rows of one item.
+# Columns that may differ between the rows of one item.
 _OF_A_CALL = ("item", "model", "correct", "cost_usd", "sample", "failure", "metric")
 _EMBEDDING_COLUMN = re.compile(r"e\d+")
 _INDEX_COLUMN = re.compile(r"column 1|unnamed_0|index|level_0|__index_level_0__")
@@ -66,18 +65,18 @@ _NUM_WORD_FEATURES = 32
 
 @dataclass(frozen=True)
 class ChoiceTable:
-    """A log: one model for each item, chosen with a known probability.
+    """A log of choices: for each item one model was asked, chosen with a known probability.
 
     Attributes:
-        name: Of the table.
-        groups: (items,) what is sampled together.
-        models: Their names.
-        chosen: (items,) index of the model that was asked.
-        propensity: (items,) the probability of that choice.
-        correct: (items,) of its reply, in [0, 1].
-        cost_usd: (items,) of its reply.
-        features: (items, d), what a router may look at.
-        notes: What was decided while the file was read.
+        name: Name of the table.
+        groups: (items,), the group of each item; items of a group are not independent.
+        models: Names of the models.
+        chosen: (items,), index of the model that was asked.
+        propensity: (items,), the probability with which it was chosen.
+        correct: (items,), correctness of its reply in [0, 1].
+        cost_usd: (items,), cost of its reply.
+        features: (items, d), what a router may look at before it asks a model.
+        notes: What was decided while the file was read, in sentences.
     """
 
     name: str
@@ -102,10 +101,10 @@ def read_outcome_table(
     """Reads a table in long form, or outcomes in one of `published_formats`.
 
     Args:
-        path: A .csv, .tsv, .jsonl, .json or .parquet file, a folder of them, or several. A prompt is turned into 32
+        path: A .csv, .tsv, .jsonl, .json or .parquet file, a folder of them, or several. A prompt is converted to 32
             numbers by tf-idf and truncated SVD, without a look at outcomes. Without a column group every item, or
-            prompt, is a group of its own.
-        prices: Of tokens, for outcomes without costs.
+            prompt, is its own group.
+        prices: Prices of tokens, for outcomes without costs.
         hold_out: "groups" holds whole groups out; "items" lets a router learn from items of the same group.
 
     Returns:
@@ -130,7 +129,10 @@ def _list_paths(path: str | Path | Sequence[Path]) -> list[Path]:
 
 
 def _read_rows(paths: Sequence[Path], prices: TokenPrices | None) -> FileRows:
-    """Rows of files in long form, with prompts that lie beside them and with costs, under the names of the files."""
+    """Reads files as rows in long form, a row for each item and model, under the column names of the files.
+
+    Prompts are added from a file beside the table. Costs are computed where rows have numbers of tokens only.
+    """
     rows = convert_published(read_files(paths))
     frame = _add_prompts(rows.frame, get_prompts_path(paths[0]))
     notes = list(rows.notes)
@@ -148,7 +150,7 @@ def _read_rows(paths: Sequence[Path], prices: TokenPrices | None) -> FileRows:
 
 
 def _find_column(frame: pd.DataFrame, name: str, aliases: Sequence[str]) -> Any | None:
-    """The first column of a file that has a name, or another one for the same; None where there is none."""
+    """Finds the column of a file that has a name or one of its aliases, the name first; None where there is none."""
     by_name = {_normalize_name(source): source for source in reversed(list(frame.columns))}
     for candidate in (name, *aliases):
         if candidate in by_name:
@@ -181,7 +183,7 @@ def read_choice_table(path: str | Path | Sequence[Path]) -> ChoiceTable | None:
 
 
 def _make_choice_table(frame: pd.DataFrame, file_rows: FileRows, name: str) -> ChoiceTable:
-    """Checks the rows of a log and arranges them by item."""
+    """Checks the rows of a log of choices and makes the arrays by item."""
     columns, column_notes = _find_columns(frame)
     notes = [*file_rows.notes, *column_notes]
     rows = pd.DataFrame({column: frame[source] for column, source in columns.items()})
@@ -212,7 +214,7 @@ def _make_choice_table(frame: pd.DataFrame, file_rows: FileRows, name: str) -> C
 
 
 def _check_propensities(rows: pd.DataFrame, labels: Sequence[str]) -> None:
-    """Raises TableError for a probability that is none, and for an item with two choices."""
+    """Raises TableError for a propensity that is not a probability above 0, and for an item with two choices."""
     propensity = rows["propensity"].to_numpy()
     is_wrong = ~((propensity > 0) & (propensity <= 1))
     if is_wrong.any():
@@ -231,7 +233,7 @@ def _check_propensities(rows: pd.DataFrame, labels: Sequence[str]) -> None:
 
 
 def get_prompts_path(table: str | Path) -> Path:
-    """Where the prompts of a table lie: outcomes.prompts.jsonl beside outcomes.parquet."""
+    """The path of the file of a table's prompts: outcomes.prompts.jsonl beside outcomes.parquet."""
     table = Path(table)
     return table.with_name(f"{table.stem}.prompts.jsonl")
 
@@ -293,7 +295,15 @@ def _make_table(
     notes: Sequence[str],
     hold_out: HoldOut,
 ) -> OutcomeTable:
-    """Checks rows and arranges them by item and model."""
+    """Checks rows in long form and makes the table, whose arrays are (items, models).
+
+    Args:
+        frame: A row for each item, model and sample, under the column names of the file.
+        labels: The position of each row in its file, such as "line 7", for messages.
+        name: Name of the table.
+        notes: What was decided so far, in sentences.
+        hold_out: "items" makes every item a group of its own.
+    """
     columns, column_notes = _find_columns(frame)
     notes = [*notes, *column_notes]
     rows = pd.DataFrame({column: frame[source] for column, source in columns.items()})
@@ -302,7 +312,7 @@ def _make_table(
 
     rows, labels = _drop_failed_calls(rows, labels, notes)
 
-    # Names, then numbers.
+    # Names first, because the messages about numbers use them.
     for column in ("item", "group", "model"):
         if column in rows:
             rows[column] = _read_names(rows[column], column, labels)
@@ -330,8 +340,12 @@ def _make_table(
     correct = by_call["correct"].mean().unstack("model")
     cost_usd = by_call["cost_usd"].mean().unstack("model")
     complete = _select_complete_items(correct, notes)
-    correct, cost_usd, item_rows = correct[complete], cost_usd[complete], item_rows[complete]
+    correct = correct[complete]
+    cost_usd = cost_usd[complete]
+    item_rows = item_rows[complete]
     _check_outcomes(correct, cost_usd)
+
+    # Where the group is all that a router sees of an item, items are held out one by one: it knows no new group.
     features = _make_group_features(item_rows, notes)
     if features is None:
         features = _make_features(item_rows)
@@ -358,12 +372,12 @@ def _make_table(
 def _drop_failed_calls(
     rows: pd.DataFrame, labels: Sequence[str], notes: list[str]
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Leaves out rows with a failure and no outcome: they say nothing about the model.
+    """Leaves out rows with a failure and no outcome, because they say nothing about the model.
 
     Args:
-        rows: Under the names of this module.
-        labels: Where each row stands.
-        notes: What was decided; a sentence is added.
+        rows: Rows under the column names of this module.
+        labels: The position of each row in its file.
+        notes: Sentences about what was decided; one may be appended.
 
     Returns:
         The other rows and their labels.
@@ -375,6 +389,7 @@ def _drop_failed_calls(
         return rows, list(labels)
     has_failed = rows["failure"].map(_to_comparable).astype(str).str.strip() != ""
     has_no_outcome = rows["correct"].map(_to_comparable).astype(str).str.strip() == ""
+    # A call that failed and has an outcome, such as a wrong format, counts.
     is_dropped = (has_failed & has_no_outcome).to_numpy()
     if is_dropped.all():
         raise TableError(
@@ -387,7 +402,7 @@ def _drop_failed_calls(
 
 
 def _replace_few_groups(rows: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
-    """The rows with every item, or prompt, as a group where there are too few groups to hold any out."""
+    """Makes every item, or prompt, a group of its own where there are fewer than MIN_GROUPS groups."""
     num_groups = rows["group"].nunique()
     if num_groups >= MIN_GROUPS:
         return rows
@@ -405,7 +420,7 @@ def _is_described(rows: pd.DataFrame) -> bool:
 
 
 def _group_by_prompt(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows with every item as a group; items with one prompt share a group, so that they are not divided."""
+    """Makes every item a group; items with the same prompt share one, so that no split divides them."""
     if "prompt" not in rows:
         return rows.assign(group=rows["item"])
     prompts = rows["prompt"].map(_to_comparable).astype(str)
@@ -415,7 +430,7 @@ def _group_by_prompt(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _replace_negative_meteor_scores(rows: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
-    """The rows with METEOR scores below 0 as 0, see `clip_meteor_scores`; a sentence is added to `notes`."""
+    """Replaces METEOR scores below 0 by 0, see `clip_meteor_scores`, and appends a sentence to `notes`."""
     if "metric" not in rows:
         return rows
     clipped = clip_meteor_scores(rows["correct"], rows["metric"])
@@ -430,14 +445,14 @@ def _replace_negative_meteor_scores(rows: pd.DataFrame, notes: list[str]) -> pd.
 
 
 def _select_complete_items(correct: pd.DataFrame, notes: list[str]) -> np.ndarray:
-    """Which items every model has met, (items,), where they are enough to go on without the others.
+    """Selects the items for which every model has an outcome, if they are enough to do without the others.
 
     Args:
-        correct: (items, models), nan where a model has not met an item.
-        notes: What was decided; a sentence is added.
+        correct: (items, models), nan where a model has no outcome for an item.
+        notes: Sentences about what was decided; one may be appended.
 
     Returns:
-        A mask.
+        (items,), True for a complete item.
 
     Raises:
         TableError: Too few items are complete; the message names the model that lacks most.
@@ -467,19 +482,20 @@ def _select_complete_items(correct: pd.DataFrame, notes: list[str]) -> np.ndarra
 
 
 def _normalize_name(name: Any) -> str:
-    """A column's name without case, blanks and units: " Cost (USD)" is cost_usd."""
+    """Normalizes a column name to lower-case words joined by _: " Cost (USD)" becomes cost_usd."""
     words = re.findall(r"[^\W_]+", str(name).lower().replace("$", " dollars "))
     return "_".join(words)
 
 
 def _find_columns(frame: pd.DataFrame) -> tuple[dict[str, Any], list[str]]:
-    """Finds which column of a file is which.
+    """Finds the columns of this module in a file, by their names and aliases.
 
     Args:
         frame: The rows of the file.
 
     Returns:
-        From a name of this module, among them e0, e1, ..., to the file's; and notes on what was decided.
+        By column of this module (item, model, ..., e0, e1, ...) the name of the file's column; and sentences about what
+        was decided.
 
     Raises:
         TableError: A required column is missing, or two columns could be meant.
@@ -518,7 +534,10 @@ def _find_columns(frame: pd.DataFrame) -> tuple[dict[str, Any], list[str]]:
 
 
 def _read_names(values: pd.Series, column: str, labels: Sequence[str]) -> pd.Series:
-    """A column of names as texts. "NA" and "None" are names; an empty field is missing."""
+    """Reads a column of names as texts.
+
+    "NA" and "None" are names; an empty field raises TableError.
+    """
     names = []
     for value, label in zip(values.tolist(), labels, strict=True):
         if isinstance(value, (list, tuple, dict, set, np.ndarray)):
@@ -536,7 +555,15 @@ def _read_names(values: pd.Series, column: str, labels: Sequence[str]) -> pd.Ser
 
 
 def _read_numbers(rows: pd.DataFrame, labels: Sequence[str]) -> pd.DataFrame:
-    """The rows with correct, cost_usd and the embedding as floats; a list column becomes e0, e1, ..."""
+    """Parses the columns of numbers: correct, cost_usd, propensity, and the embedding of an item.
+
+    Args:
+        rows: Rows under the column names of this module.
+        labels: The position of each row in its file, for messages.
+
+    Returns:
+        The rows with these columns as finite floats; a column embedding of lists is replaced by e0, e1, ...
+    """
     embedding_columns = [column for column in rows if _EMBEDDING_COLUMN.fullmatch(str(column))]
     if "embedding" in rows and not embedding_columns:
         vectors = _read_vectors(rows["embedding"], labels)  # (rows, dimensions)
@@ -561,7 +588,7 @@ def _read_numbers(rows: pd.DataFrame, labels: Sequence[str]) -> pd.DataFrame:
 
 
 def _read_vectors(values: pd.Series, labels: Sequence[str]) -> np.ndarray:
-    """A column of lists of numbers, or of lists as JSON writes them: (rows, dimensions)."""
+    """Reads a column of vectors, which are lists of numbers or JSON texts of such lists: (rows, dimensions)."""
     vectors = []
     for value, label in zip(values.tolist(), labels, strict=True):
         try:
@@ -602,7 +629,7 @@ def _check_ranges(rows: pd.DataFrame, labels: Sequence[str]) -> None:
 
 
 def _check_repeats(rows: pd.DataFrame, labels: Sequence[str]) -> None:
-    """Raises TableError where an item, model and sample stand there twice."""
+    """Raises TableError where two rows have the same item, model and sample."""
     identity = ["item", "model"]
     if "sample" in rows:
         identity = [*identity, "sample"]
@@ -618,7 +645,7 @@ def _check_repeats(rows: pd.DataFrame, labels: Sequence[str]) -> None:
 
 
 def _check_item_columns(rows: pd.DataFrame, labels: Sequence[str]) -> None:
-    """Raises TableError where what belongs to an item differs between its rows."""
+    """Raises TableError where a column that describes an item, such as its prompt, differs between its rows."""
     first_index = rows.groupby("item")["item"].transform(lambda items: items.index[0])
     for column in rows.columns.difference(_OF_A_CALL):
         values = rows[column].map(_to_comparable)
@@ -652,7 +679,7 @@ def _check_leaks(rows: pd.DataFrame) -> None:
 
 
 def _to_comparable(value: Any) -> Any:
-    """A value that can be compared and grouped: lists and messages as JSON, a missing value as an empty text."""
+    """Converts a value to one that can be compared and grouped: lists to JSON, a missing value to an empty text."""
     if isinstance(value, (list, tuple, dict, np.ndarray)):
         return json.dumps(value, default=str)
     is_missing = value is None or value is pd.NA or value != value
@@ -679,14 +706,14 @@ def _check_outcomes(correct: pd.DataFrame, cost_usd: pd.DataFrame) -> None:
 
 
 def _make_group_features(item_rows: pd.DataFrame, notes: list[str]) -> np.ndarray | None:
-    """Which group an item is of, (items, groups), where a table has groups and nothing else that describes items.
+    """Makes features from the groups of items, for a table in which nothing else describes items.
 
     Args:
         item_rows: A row for each item.
-        notes: What was decided; a sentence is added.
+        notes: Sentences about what was decided; one may be appended.
 
     Returns:
-        Indicators; None where the items are described, or their groups describe nothing.
+        (items, groups), one-hot; None where items have prompts or embeddings, or groups are too few or too small.
     """
     described = [column for column in item_rows if _EMBEDDING_COLUMN.fullmatch(str(column))]
     num_groups = item_rows["group"].nunique()
@@ -701,7 +728,7 @@ def _make_group_features(item_rows: pd.DataFrame, notes: list[str]) -> np.ndarra
 
 
 def _make_features(item_rows: pd.DataFrame) -> np.ndarray:
-    """What a router may look at: the embedding if there is one, or else the words of the prompt; (items, d)."""
+    """Makes the features of items, (items, d): the embedding if there is one, else numbers from the prompt's words."""
     embedding_columns = [column for column in item_rows if _EMBEDDING_COLUMN.fullmatch(str(column))]
     if embedding_columns:
         return item_rows[embedding_columns].to_numpy(float)
@@ -725,20 +752,20 @@ def _make_features(item_rows: pd.DataFrame) -> np.ndarray:
 
 
 def _read_prompt(prompt: Any) -> str:
-    """A prompt as one text; of chat messages their contents."""
+    """Converts a prompt to one text; of chat messages the contents are joined."""
     if isinstance(prompt, (list, tuple, np.ndarray)):
         return read_prompt_text(prompt)
     return str(_to_comparable(prompt)).strip()
 
 
 def read_prompt_text(messages: Sequence[Any]) -> str:
-    """The text of a conversation as a router reads it: the contents of its messages, a line each.
+    """Joins the contents of a conversation's messages, a line each, to the text that a router reads.
 
     Args:
         messages: As in OpenAI's API, with contents that are texts, lists of parts, or null beside tool calls.
 
     Returns:
-        The texts; parts that are none, such as images, are left out.
+        The text; parts that are no texts, such as images, are left out.
     """
     texts = []
     for message in messages:
@@ -753,11 +780,11 @@ def read_prompt_text(messages: Sequence[Any]) -> str:
 
 
 def embed_words(prompts: Sequence[str], dimensions: int = _NUM_WORD_FEATURES) -> np.ndarray:
-    """Prompts as numbers: tf-idf of words and signs, then truncated SVD.
+    """Embeds prompts by tf-idf of words and punctuation, followed by truncated SVD.
 
     Args:
         prompts: Texts.
-        dimensions: Numbers of a prompt at the most.
+        dimensions: Largest dimension of the embedding.
 
     Returns:
         (prompts, d), with d at most `dimensions`, and less where there are fewer prompts or words.

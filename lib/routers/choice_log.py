@@ -1,4 +1,4 @@
-"""What a served router chose, a line of JSON for each request, with the probability of the choice.
+"""The log of a served router: a line of JSON for each request, with the chosen model and the choice's probability.
 
 The probabilities make the log one that other routers can be estimated from (`logged_policies`): join the outcome of a
 request by its id. Prompts are kept only where the user asks for it; else there is their hash.
@@ -15,32 +15,32 @@ LOG_FILE = "choices.jsonl"
 
 
 class ChoiceLog:
-    """A file that grows by a line for each request.
+    """A log file to which a line is appended for each request.
 
     Attributes:
-        path: Of the file.
-        keeps_prompts: Whether messages are written.
+        path: Path of the file.
+        keeps_prompts: Whether the messages of requests are written, too.
     """
 
     def __init__(self, folder: str | Path, keeps_prompts: bool = False) -> None:
         """
         Args:
-            folder: Of the file; made where it is not there.
-            keeps_prompts: Whether messages are written.
+            folder: Folder of the file; created if it does not exist.
+            keeps_prompts: Whether the messages of requests are written, too.
         """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / LOG_FILE
         self.keeps_prompts = keeps_prompts
-        # A line at a time, so that a killed process loses none that was answered.
+        # Line buffering: a process that is killed loses no request that it has answered.
         self._file = self.path.open("a", encoding="utf-8", buffering=1)
 
     def write(self, entry: Mapping[str, Any], messages: Any) -> None:
-        """Adds one request.
+        """Appends the line of one request.
 
         Args:
-            entry: Without its prompt.
-            messages: The prompt.
+            entry: What is logged of the request, without its prompt.
+            messages: The prompt, which is written only where `keeps_prompts` is set.
         """
         line = dict(entry)
         if self.keeps_prompts:

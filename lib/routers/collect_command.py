@@ -38,7 +38,7 @@ then:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Makes the parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m lib router collect",
         description=__doc__,
@@ -104,7 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(options: argparse.Namespace) -> int:
-    """The command, with its options; errors are raised."""
+    """Runs the command with its options; errors are raised, and reported by the caller."""
     model_names = read_names(options)
     check_out(options.out)
     dataset = load(
@@ -180,7 +180,7 @@ async def collect_and_close(
 
 
 def read_names(options: argparse.Namespace) -> list[str]:
-    """The models' names, after a check of all numbers of the command line; ValueError names the wrong one."""
+    """Checks all numbers of the command line and returns the models' names; ValueError names a wrong value."""
     names = [name.strip() for name in options.models.split(",") if name.strip()]
     if len(set(names)) < 2 or len(set(names)) < len(names):
         raise ValueError(f"--models {options.models}: name two or more models, each once, as a,b")

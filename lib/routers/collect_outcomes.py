@@ -36,18 +36,20 @@ COLUMNS = (
     "prompt_hash", "failure",
 )  # fmt: skip
 CALLER = "router collect"
-RESAMPLED_TEMPERATURE = 1.0  # of several samples, where no temperature is named
+RESAMPLED_TEMPERATURE = (
+    1.0  # where several samples are drawn and no temperature is set: greedy ones would be equal
+)
 
 
 @dataclass(frozen=True)
 class CollectSettings:
-    """What decides a row beside the question and the model; a table is of one kind.
+    """Settings of a collection, the same for all rows of a table.
 
     Attributes:
-        scorer: As `lib.tasks.scorers.make_scorer` takes it.
-        temperature: Of every reply; None for each model's own.
-        max_tokens: Of a reply; None for each model's own.
-        seed: Of the first sample; further ones count up.
+        scorer: Name of the scorer, as `lib.tasks.scorers.make_scorer` takes it.
+        temperature: Sampling temperature; None for that of each model's settings.
+        max_tokens: Largest number of tokens of a reply; None for that of each model's settings.
+        seed: Seed of the first sample of a question; sample k has the seed plus k.
     """
 
     scorer: str
@@ -58,14 +60,14 @@ class CollectSettings:
 
 @dataclass(frozen=True)
 class OutcomeCall:
-    """One call that a table has a row for.
+    """A call of a model with a question; a table of outcomes has a row for each.
 
     Attributes:
         item: The question.
-        item_id: Its name in the table.
-        model: Who is asked, a name of llm.models.
-        sample: Number of the sample, from 0.
-        prompt_hash: Of the messages.
+        item_id: Its id in the table.
+        model: The model that is asked, a name of llm.models.
+        sample: Index of the sample, from 0.
+        prompt_hash: Hash of the messages.
     """
 
     item: Item
@@ -76,22 +78,22 @@ class OutcomeCall:
 
     @property
     def key(self) -> tuple[str, str, int, str]:
-        """What a row is found by."""
+        """What identifies the row of the call."""
         return self.item_id, self.model, self.sample, self.prompt_hash
 
 
 def hash_messages(messages: Sequence[Mapping[str, Any]]) -> str:
-    """SHA-256 of a conversation."""
+    """Computes the SHA-256 of a conversation."""
     return artifacts.sha256_json([dict(message) for message in messages])
 
 
 def list_calls(dataset: Dataset, models: Sequence[str], num_samples: int) -> list[OutcomeCall]:
-    """All calls, item after item, so that a table that is not finished has whole items.
+    """Lists all calls, item after item, so that an unfinished table has complete items.
 
     Args:
-        dataset: The questions. Two wordings of one question have an id in common; the second gets a name of its own.
+        dataset: The questions. Where two of them share an id, the second gets another one, such as "7 (2)".
         models: Names in llm.models.
-        num_samples: Of every question and model.
+        num_samples: Number of samples for each question and model.
     """
     calls = []
     hashes_by_id: dict[str, list[str]] = {}
@@ -109,7 +111,7 @@ def list_calls(dataset: Dataset, models: Sequence[str], num_samples: int) -> lis
 
 
 def make_request(call: OutcomeCall, settings: CollectSettings) -> ChatRequest:
-    """What a model is asked."""
+    """Makes the request of a call."""
     return ChatRequest(
         call.item.messages,
         temperature=settings.temperature,
@@ -124,12 +126,12 @@ def make_request(call: OutcomeCall, settings: CollectSettings) -> ChatRequest:
 
 
 def get_settings_path(table: Path) -> Path:
-    """Where the settings of a table lie: outcomes.settings.json beside outcomes.parquet."""
+    """The path of the settings of a table: outcomes.settings.json beside outcomes.parquet."""
     return table.with_name(f"{table.stem}.settings.json")
 
 
 def read_rows(table: Path, settings: CollectSettings) -> pd.DataFrame:
-    """The rows that earlier runs wrote.
+    """Reads the rows that earlier runs wrote.
 
     Args:
         table: The Parquet file; it need not exist.
@@ -164,7 +166,7 @@ def read_rows(table: Path, settings: CollectSettings) -> pd.DataFrame:
 
 
 def select_remaining(calls: Sequence[OutcomeCall], rows: pd.DataFrame) -> list[OutcomeCall]:
-    """The calls that have no outcome yet; those that failed are asked again, unless a filter stopped them."""
+    """Selects the calls without an outcome; failed ones are repeated, unless a content filter refused them."""
     is_final = rows["correct"].notna() | rows["failure"].astype(str).str.startswith("moderation")
     final = rows[is_final]
     finished = set(
@@ -176,12 +178,12 @@ def select_remaining(calls: Sequence[OutcomeCall], rows: pd.DataFrame) -> list[O
 def write_rows(
     table: Path, rows: pd.DataFrame, new_rows: Sequence[Mapping[str, Any]]
 ) -> pd.DataFrame:
-    """Writes the table with new rows, which take the place of earlier ones of the same call.
+    """Writes the table with new rows, which replace earlier rows of the same call.
 
     Args:
-        table: The Parquet file.
-        rows: Those that it has.
-        new_rows: By column.
+        table: Path of the Parquet file.
+        rows: The rows that it has.
+        new_rows: Values by column.
 
     Returns:
         All rows, sorted.
@@ -196,7 +198,7 @@ def write_rows(
 
 
 def write_prompts(table: Path, calls: Sequence[OutcomeCall]) -> None:
-    """Writes the prompts beside the table, those of earlier runs among them."""
+    """Writes the prompts to a file beside the table; those of earlier runs are kept."""
     path = get_prompts_path(table)
     lines = {}
     if path.is_file():
@@ -219,7 +221,7 @@ def write_prompts(table: Path, calls: Sequence[OutcomeCall]) -> None:
 def plan_calls(
     models: Mapping[str, ChatModel], calls: Sequence[OutcomeCall], settings: CollectSettings
 ) -> list[PlannedCalls]:
-    """What remains to be asked of each model, at the most."""
+    """Plans the remaining calls of each model, with upper bounds on their tokens."""
     planned = []
     for name in dict.fromkeys(call.model for call in calls):
         requests = [make_request(call, settings) for call in calls if call.model == name]
@@ -230,7 +232,7 @@ def plan_calls(
 def plan_judgements(
     judge: ChatModel, calls: Sequence[OutcomeCall], settings: CollectSettings
 ) -> PlannedCalls:
-    """What a judge is asked at the most: every question again, with the longest reply."""
+    """Plans the calls of a judge, with upper bounds on their tokens: every question with the longest possible reply."""
     requests = [make_request(call, settings) for call in calls]
     questions = plan_requests(judge, requests)
     tokens_in = questions.tokens_in + questions.tokens_out
@@ -327,7 +329,7 @@ async def collect_outcomes(
 async def score_replies(
     scorer: Scorer, answered: Sequence[tuple[OutcomeCall, Reply]]
 ) -> list[dict[str, Any]]:
-    """Rows of the table for calls with their replies.
+    """Scores replies and makes their rows of the table.
 
     Args:
         scorer: Of the replies that the infrastructure did not fail.
@@ -353,7 +355,7 @@ async def score_replies(
 
 
 def make_row(call: OutcomeCall, reply: Reply, score: Score | None) -> dict[str, Any]:
-    """The row of one call.
+    """Makes the row of one call.
 
     Args:
         call: What was asked.
@@ -383,7 +385,7 @@ def make_row(call: OutcomeCall, reply: Reply, score: Score | None) -> dict[str, 
 
 
 def summarize(rows: pd.DataFrame) -> pd.DataFrame:
-    """By model: calls, failed (calls without an outcome), accuracy, cost_usd and seconds of a call."""
+    """Summarizes rows by model: calls, failed (calls without an outcome), accuracy, and mean cost_usd and seconds."""
     by_model = rows.groupby("model", sort=False)
     return pd.DataFrame(
         {

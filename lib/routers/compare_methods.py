@@ -1,12 +1,14 @@
-"""Routers beside constants, mixtures and an oracle on one table of outcomes, each scored on items that it has not met.
+"""Compares routers with single models, mixtures and an oracle on one table of outcomes, on held-out items.
 
     comparison = compare_methods(table, settings, num_repeats=5)
     comparison.at("logistic", SAME_MONEY).gain      # accuracy minus the best constant's, with its interval
 
-Whole groups are held out. A method's knob is chosen on dev and scored on test (`model_selection`), in three conditions:
-at the cost of the best constant, at half of it, and at equal quality. Differences are taken inside an item; intervals
-are over groups of items and repeats of the cross-validation. Left out: what could be won at most (`headroom`), and what
-it means (`evaluation_sentence`).
+The *best constant* is the most accurate single model, asked for every item. A *knob* is the one parameter of a method
+that trades accuracy for cost. Whole groups of items are held out; the knob is chosen on dev and scored on test
+(`model_selection`), in three conditions: at the cost of the best constant, at half of it, and at equal quality, which
+is the least cost at which dev shows no loss of accuracy. Differences are taken within an item; intervals are over
+groups of items and repeats of the cross-validation. Left out: what could be won at most (`headroom`), and what the
+numbers mean (`evaluation_sentence`).
 """
 
 from __future__ import annotations
@@ -22,53 +24,63 @@ from scipy import stats as scipy_stats
 from lib import stats
 from lib.config import RecordedSettings
 from lib.recorded_outcomes import headroom, model_selection
-from lib.recorded_outcomes.model_selection import EQUAL, HALF, Choices, Fold, HeldOutScores
+from lib.recorded_outcomes.model_selection import (
+    EQUAL_QUALITY,
+    HALF_COST,
+    MAX_SPENDING_RATIO,
+    Choices,
+    Fold,
+    HeldOutScores,
+    ItemOutcomes,
+)
 from lib.recorded_outcomes.tables import OutcomeTable
 from lib.routers import methods
 from lib.routers.matrix_factorization import predict_matrix_factorization
 from lib.routers.methods import (
-    CHECK,
-    CONSTANT,
+    BEST_CONSTANT,
+    CONSTANT_MIXTURES,
     CORL,
     LOGISTIC,
-    MIXTURES,
     NEAREST,
     ORACLE,
-    POOR,
-    RANDOM,
-    STOP,
+    PERFECT_CHECK,
+    POOR_CHECK,
+    RANDOM_MODEL,
+    STOP_OR_ESCALATE,
 )
 from lib.stats import Interval
 from lib.stats.verdicts import UNDECIDED
 
 MATRIX = "matrix factorization"
-# What a user can run: it looks at the item, or at what a first call has cost, and at nothing else.
-ROUTERS = (NEAREST, LOGISTIC, MATRIX, CORL, STOP)
+# What a user can run: these look at the item, or at what a first call has cost, and at nothing else.
+ROUTERS = (NEAREST, LOGISTIC, MATRIX, CORL, STOP_OR_ESCALATE)
 # A check of the first answer is assumed; an oracle knows all outcomes; the others do not look at the item.
-CONTROLS = (CHECK, POOR, MIXTURES, RANDOM, ORACLE)
+CONTROLS = (PERFECT_CHECK, POOR_CHECK, CONSTANT_MIXTURES, RANDOM_MODEL, ORACLE)
 LABELS = {
-    CONSTANT: "best constant",
-    RANDOM: "a model at random",
-    MIXTURES: "mixture of constants",
+    BEST_CONSTANT: "best constant",
+    RANDOM_MODEL: "a model at random",
+    CONSTANT_MIXTURES: "mixture of constants",
     NEAREST: "nearest neighbours",
     LOGISTIC: "logistic regression",
     MATRIX: "matrix factorization as in RouteLLM",
     CORL: "policy trained with CoRL's reward",
-    STOP: "cascade without a check",
-    POOR: "cascade with a poor check",
-    CHECK: "cascade with a perfect check",
+    STOP_OR_ESCALATE: "cascade without a check",
+    POOR_CHECK: "cascade with a poor check",
+    PERFECT_CHECK: "cascade with a perfect check",
     ORACLE: "oracle",
 }
 SAME_MONEY = "the same money"
-CONDITIONS = (SAME_MONEY, HALF, EQUAL)
-OVERSPENT = 1.05  # a budget is broken where more than this share of it is spent
+CONDITIONS = (SAME_MONEY, HALF_COST, EQUAL_QUALITY)
+# Verdicts on a budget, beside UNDECIDED; see `decide_budget`.
 KEPT, BROKEN = "kept", "broken"
-_MIN_ITEMS_OF_GROUP = 10  # of a group whose mean cost is looked at
+_MIN_ITEMS_OF_GROUP = 10  # a smaller group says too little about its mean cost
 
 
 @dataclass(frozen=True)
 class MethodEstimate:
-    """A method in one condition, beside the best constant on the same items.
+    """Accuracy and cost of a method in one condition, also relative to the best constant on the same items.
+
+    The best constant is the most accurate single model, asked for every item.
 
     Attributes:
         method: One of the names in `LABELS`.
@@ -90,15 +102,14 @@ class MethodEstimate:
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """All methods on one table.
+class MethodComparison:
+    """Estimates of all methods on one table.
 
     Attributes:
-        estimates: By method and condition.
-        budgets: A row for each method and budget: method, level, promised_usd, spent_usd, ratio, ratio_ci_low,
-            ratio_ci_high, accuracy with its interval, groups_over, budget (kept, broken or undecided).
-        num_groups: Groups over which intervals are taken.
-        unavailable: By method, why it could not be compared.
+        estimates: By (method, condition).
+        budgets: A row for each method and budget, see `compare_budgets`.
+        num_groups: Number of groups of items over which intervals are taken.
+        unavailable: By method, the reason why it could not be compared.
     """
 
     estimates: Mapping[tuple[str, str], MethodEstimate]
@@ -122,7 +133,7 @@ class Comparison:
         return self.estimates[method, condition]
 
     def to_frame(self) -> pd.DataFrame:
-        """A row for each method and condition; intervals as NAME, NAME_ci_low and NAME_ci_high."""
+        """The estimates, a row for each method and condition; intervals as NAME, NAME_ci_low, NAME_ci_high."""
         rows = []
         for method, condition in itertools.product(self.methods, CONDITIONS):
             estimate = self.at(method, condition)
@@ -135,19 +146,19 @@ class Comparison:
 
 def compare_methods(
     table: OutcomeTable, settings: RecordedSettings, num_repeats: int
-) -> Comparison:
-    """Lets every method choose on every item while it is held out.
+) -> MethodComparison:
+    """Estimates accuracy and cost of every method on held-out items, by repeated cross-validation.
 
     Args:
         table: The recorded outcomes.
         settings: folds, updates, batch, learning_rate, neighbours and min_dev_gain are read.
-        num_repeats: Of the cross-validation, each with other folds.
+        num_repeats: Number of repeats of the cross-validation, each with other folds.
 
     Returns:
-        The comparison.
+        The estimates, what was spent of each budget, and which methods the table does not allow.
     """
-    # (2, items), correctness and cost, by method and condition in each repeat.
-    outcomes_by_repeat: list[dict[tuple[str, str], np.ndarray]] = []
+    # By repeat, the outcomes of each method and condition.
+    outcomes_by_repeat: list[dict[tuple[str, str], ItemOutcomes]] = []
     scores_by_repeat: list[dict[str, HeldOutScores]] = []
     for cv_repeat in range(num_repeats):
         fold_of_item = model_selection.assign_folds(table, settings.folds, cv_repeat)
@@ -162,13 +173,8 @@ def compare_methods(
         outcomes_by_repeat.append(_collect_outcomes(table, folds, scores))
         scores_by_repeat.append(scores)
 
-    # (repeats, 2, items) by method and condition.
-    outcomes_by_method = {
-        key: np.stack([outcomes[key] for outcomes in outcomes_by_repeat])
-        for key in outcomes_by_repeat[0]
-    }
-    return Comparison(
-        estimates=_estimate_all(outcomes_by_method, table.groups),
+    return MethodComparison(
+        estimates=_estimate_all(outcomes_by_repeat, table.groups),
         budgets=compare_budgets(scores_by_repeat, table.groups),
         num_groups=len(np.unique(table.groups)),
         unavailable=_explain_unavailable(table, scores_by_repeat[0]),
@@ -178,16 +184,36 @@ def compare_methods(
 def make_choices(
     table: OutcomeTable, settings: RecordedSettings, cv_repeat: int, folds: Sequence[Fold]
 ) -> dict[str, list[Choices]]:
-    """What each method would do at each setting of its knob, by method, for each fold."""
+    """Fits every method on the train items of each fold, and lets it choose models for all items.
+
+    Args:
+        table: The recorded outcomes.
+        settings: As for `compare_methods`.
+        cv_repeat: Index of the repeat of the cross-validation, which seeds what is random.
+        folds: Train, dev and test items.
+
+    Returns:
+        By method, one `Choices` for each fold: the outcomes at each setting of its knob.
+    """
     names = [*ROUTERS, *CONTROLS]
     choices = methods.make_choices(table, settings, cv_repeat, folds, names)
-    if NEAREST in choices:  # items are described
+    # Nearest neighbours are missing where nothing describes the items; matrix factorization needs features, too.
+    if NEAREST in choices:
         choices[MATRIX] = [choose_by_matrix_factorization(table, fold, cv_repeat) for fold in folds]
     return choices
 
 
 def choose_by_matrix_factorization(table: OutcomeTable, fold: Fold, cv_repeat: int) -> Choices:
-    """argmax of probability - rate x expected cost, by matrix factorization that learned from `fold.train`."""
+    """Predicts by matrix factorization, fitted on the train items, and chooses models at every rate.
+
+    A rate is the price at which expected cost is subtracted from the predicted probability of being correct; see
+    `headroom.choose_at_rates`.
+
+    Args:
+        table: The recorded outcomes.
+        fold: Train, dev and test items.
+        cv_repeat: Index of the repeat of the cross-validation, which seeds the initial weights.
+    """
     features = headroom.standardize_features(table.features, fold.train)
     # Folds of a repeat differ in their test items, so that the first one names them.
     stream = (table.name, cv_repeat, int(fold.test[0]))
@@ -199,37 +225,43 @@ def choose_by_matrix_factorization(table: OutcomeTable, fold: Fold, cv_repeat: i
 
 def _collect_outcomes(
     table: OutcomeTable, folds: Sequence[Fold], scores: Mapping[str, HeldOutScores]
-) -> dict[tuple[str, str], np.ndarray]:
-    """Correctness and cost, (2, items), by method and condition; constants have the same in every condition."""
+) -> dict[tuple[str, str], ItemOutcomes]:
+    """Collects the outcomes of one repeat by (method, condition)."""
     outcomes = {}
     for method, method_scores in scores.items():
-        for condition, pair in _select_conditions(method_scores).items():
-            outcomes[method, condition] = pair
+        for condition, condition_outcomes in _select_conditions(method_scores).items():
+            outcomes[method, condition] = condition_outcomes
+
+    # These have no knob, and so the same outcomes in every condition.
     constant = model_selection.score_best_constant(table, folds)
-    random_model = np.stack([table.correct.mean(1), table.cost_usd.mean(1)])
+    random_model = ItemOutcomes(table.correct.mean(1), table.cost_usd.mean(1))
     for condition in CONDITIONS:
-        outcomes[CONSTANT, condition] = constant
-        outcomes[RANDOM, condition] = random_model
+        outcomes[BEST_CONSTANT, condition] = constant
+        outcomes[RANDOM_MODEL, condition] = random_model
     return outcomes
 
 
-def _select_conditions(scores: HeldOutScores) -> dict[str, np.ndarray]:
-    """Correctness and cost, (2, items), by condition."""
+def _select_conditions(scores: HeldOutScores) -> dict[str, ItemOutcomes]:
+    """Selects a method's outcomes in each condition of `CONDITIONS`."""
+    # Levels are fractions of the best constant's cost.
     same = model_selection.LEVELS.index(1.0)
     half = model_selection.LEVELS.index(0.5)
     return {
-        SAME_MONEY: np.stack([scores.correct[same], scores.cost_usd[same]]),
-        HALF: np.stack([scores.correct[half], scores.cost_usd[half]]),
-        EQUAL: scores.equal,
+        SAME_MONEY: ItemOutcomes(scores.correct[same], scores.cost_usd[same]),
+        HALF_COST: ItemOutcomes(scores.correct[half], scores.cost_usd[half]),
+        EQUAL_QUALITY: scores.at_equal_quality,
     }
 
 
 def _explain_unavailable(
     table: OutcomeTable, scores: Mapping[str, HeldOutScores]
 ) -> dict[str, str]:
+    """By method that has no scores, the reason why this table does not allow it."""
     reasons = {}
-    if STOP not in scores:
-        reasons[STOP] = "what a call costs does not tell here how long the model worked on the item"
+    if STOP_OR_ESCALATE not in scores:
+        reasons[STOP_OR_ESCALATE] = (
+            "what a call costs does not tell here how long the model worked on the item"
+        )
     for method in (NEAREST, LOGISTIC, MATRIX):
         if method not in scores:
             reasons[method] = "nothing describes the items"
@@ -240,40 +272,58 @@ def _explain_unavailable(
 
 
 def _estimate_all(
-    outcomes: Mapping[tuple[str, str], np.ndarray], groups: np.ndarray
+    outcomes_by_repeat: Sequence[Mapping[tuple[str, str], ItemOutcomes]], groups: np.ndarray
 ) -> dict[tuple[str, str], MethodEstimate]:
+    """Estimates every method in every condition, beside the best constant and mixtures of single models.
+
+    Args:
+        outcomes_by_repeat: For each repeat, outcomes by (method, condition).
+        groups: (items,), the group of each item, over which intervals are taken.
+    """
+    correct = {}  # by method and condition, (repeats, items)
+    cost_usd = {}
+    for key in outcomes_by_repeat[0]:
+        correct[key] = np.stack([outcomes[key].correct for outcomes in outcomes_by_repeat])
+        cost_usd[key] = np.stack([outcomes[key].cost_usd for outcomes in outcomes_by_repeat])
+
     estimates = {}
-    for (method, condition), treatment in outcomes.items():
-        constant = outcomes[CONSTANT, condition]
-        mixtures = outcomes[MIXTURES, condition]
-        estimates[method, condition] = MethodEstimate(
+    for key in correct:
+        method, condition = key
+        constant = (BEST_CONSTANT, condition)
+        mixtures = (CONSTANT_MIXTURES, condition)
+        estimates[key] = MethodEstimate(
             method=method,
             condition=condition,
-            accuracy=estimate_mean(treatment[:, 0], groups),
-            cost_usd=estimate_mean(treatment[:, 1], groups),
-            gain=estimate_gain(treatment[:, 0], constant[:, 0], groups),
-            gain_over_mixtures=estimate_gain(treatment[:, 0], mixtures[:, 0], groups),
-            cost_ratio=estimate_cost_ratio(treatment[:, 1], constant[:, 1], groups),
+            accuracy=estimate_mean(correct[key], groups),
+            cost_usd=estimate_mean(cost_usd[key], groups),
+            gain=estimate_gain(correct[key], correct[constant], groups),
+            gain_over_mixtures=estimate_gain(correct[key], correct[mixtures], groups),
+            cost_ratio=estimate_cost_ratio(cost_usd[key], cost_usd[constant], groups),
         )
     return estimates
 
 
 def estimate_mean(values: np.ndarray, groups: np.ndarray) -> Interval:
-    """The mean of (repeats, items) values, with an interval over groups (items,) and repeats."""
+    """Estimates a mean with its 95 % interval over groups of items and repeats.
+
+    Args:
+        values: (repeats, items).
+        groups: (items,), the group of each item; items of a group are not independent.
+    """
     over_items = stats.grouped_interval(values.mean(0), groups)
     return model_selection.add_repeat_variance(over_items, values.mean(1))
 
 
 def estimate_gain(treatment: np.ndarray, baseline: np.ndarray, groups: np.ndarray) -> Interval:
-    """The mean difference inside items.
+    """Estimates the mean paired difference of two methods, treatment minus baseline.
 
     Args:
-        treatment: (repeats, items), correctness.
-        baseline: (repeats, items), of what it is compared with.
-        groups: (items,) what is sampled together.
+        treatment: (repeats, items), correctness of a method.
+        baseline: (repeats, items), correctness of the method that it is compared with.
+        groups: (items,), the group of each item.
 
     Returns:
-        The difference, with an interval over groups and repeats.
+        The difference, with a 95 % interval over groups and repeats.
     """
     return estimate_mean(treatment - baseline, groups)
 
@@ -281,15 +331,15 @@ def estimate_gain(treatment: np.ndarray, baseline: np.ndarray, groups: np.ndarra
 def estimate_cost_ratio(
     treatment: np.ndarray, baseline: np.ndarray, groups: np.ndarray
 ) -> Interval:
-    """The ratio of two mean costs, by the delta method on its logarithm.
+    """Estimates the ratio of two mean costs, with an interval by the delta method on its logarithm.
 
     Args:
-        treatment: (repeats, items), costs.
-        baseline: (repeats, items), costs of what it is compared with.
-        groups: (items,) what is sampled together.
+        treatment: (repeats, items), costs of a method.
+        baseline: (repeats, items), costs of the method that it is compared with.
+        groups: (items,), the group of each item.
 
     Returns:
-        The ratio, with an interval over groups and repeats; nan where one of them is free.
+        The ratio, with a 95 % interval over groups and repeats; nan where one of the two costs nothing.
     """
     mean_cost = treatment.mean()
     mean_baseline = baseline.mean()
@@ -305,12 +355,17 @@ def estimate_cost_ratio(
 
 
 def widen_for_comparisons(interval: Interval, num_comparisons: int, num_groups: int) -> Interval:
-    """An interval that holds together with those of all comparisons in 95 % of all samples (Bonferroni).
+    """Widens an interval for multiple comparisons by Bonferroni's correction.
+
+    All intervals so widened hold together with a probability of 95 %, so that the best of several may be named.
 
     Args:
-        interval: At 95 %, for a difference.
-        num_comparisons: That are made beside each other, so that the best of them may be named.
-        num_groups: Over which the interval was taken.
+        interval: A 95 % interval of a mean or a difference, by Student's t.
+        num_comparisons: Number of comparisons that are made.
+        num_groups: Number of groups over which the interval was taken.
+
+    Returns:
+        The wider interval around the same value.
     """
     degrees = max(num_groups - 1, 1)
     tail = (1 - stats.LEVEL) / 2
@@ -325,7 +380,10 @@ def widen_for_comparisons(interval: Interval, num_comparisons: int, num_groups: 
 
 
 def widen_ratio_for_comparisons(ratio: Interval, num_comparisons: int, num_groups: int) -> Interval:
-    """The same for a ratio, whose interval is symmetric in its logarithm."""
+    """Widens the interval of a ratio by Bonferroni's correction, see `widen_for_comparisons`.
+
+    The interval of a ratio is symmetric on the logarithmic scale, so it is widened there.
+    """
     logarithm = Interval(np.log(ratio.value), np.log(ratio.ci_low), np.log(ratio.ci_high))
     widened = widen_for_comparisons(logarithm, num_comparisons, num_groups)
     return Interval(ratio.value, float(np.exp(widened.ci_low)), float(np.exp(widened.ci_high)))
@@ -337,7 +395,18 @@ def widen_ratio_for_comparisons(ratio: Interval, num_comparisons: int, num_group
 def compare_budgets(
     scores_by_repeat: Sequence[Mapping[str, HeldOutScores]], groups: np.ndarray
 ) -> pd.DataFrame:
-    """What was spent on held-out items where so much was promised on dev; see `Comparison.budgets`."""
+    """Compares what each method spent on held-out items with the mean cost that it promised on dev.
+
+    Args:
+        scores_by_repeat: For each repeat, the scores by method.
+        groups: (items,), the group of each item.
+
+    Returns:
+        A row for each method and budget: method (its label); level, the budget as a fraction of the way from the
+        cheapest model's cost to the best constant's; promised_usd and spent_usd per item; ratio, spent over promised;
+        accuracy; groups_over, the fraction of groups that spent too much; and budget, the verdict KEPT, BROKEN or
+        UNDECIDED. spent_usd, ratio and accuracy have columns NAME_ci_low and NAME_ci_high.
+    """
     rows = []
     for method in scores_by_repeat[0]:
         for level, level_share in enumerate(model_selection.LEVELS):
@@ -362,7 +431,7 @@ def compare_budgets(
 
 
 def _share_of_groups_over(spent: np.ndarray, promised: np.ndarray, groups: np.ndarray) -> float:
-    """The share of large groups whose mean cost exceeds what was promised for it; nan without such groups.
+    """The fraction of large groups whose mean cost exceeds the promise by more than 5 %; nan without such groups.
 
     Args:
         spent: (items,) costs.
@@ -372,14 +441,21 @@ def _share_of_groups_over(spent: np.ndarray, promised: np.ndarray, groups: np.nd
     frame = pd.DataFrame({"group": groups, "spent": spent, "promised": promised})
     group_size = frame.groupby("group")["spent"].transform("size")
     means = frame[group_size >= _MIN_ITEMS_OF_GROUP].groupby("group").mean()
-    is_over = means["spent"] > OVERSPENT * means["promised"]
+    is_over = means["spent"] > MAX_SPENDING_RATIO * means["promised"]
     return float(is_over.mean()) if len(is_over) else float("nan")
 
 
 def decide_budget(ratio: Interval) -> str:
-    """Whether a budget was kept: KEPT, BROKEN, or undecided where the interval holds `OVERSPENT`."""
-    if ratio.ci_high <= OVERSPENT:
+    """Decides whether a budget was kept.
+
+    Args:
+        ratio: Cost that was spent over cost that was promised.
+
+    Returns:
+        KEPT where the whole interval is at most MAX_SPENDING_RATIO, BROKEN where it is above, or UNDECIDED.
+    """
+    if ratio.ci_high <= MAX_SPENDING_RATIO:
         return KEPT
-    if ratio.ci_low > OVERSPENT:
+    if ratio.ci_low > MAX_SPENDING_RATIO:
         return BROKEN
     return UNDECIDED

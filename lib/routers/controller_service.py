@@ -1,8 +1,10 @@
 """A trained CoRL controller behind the chat completions API: a request is an episode, which may call experts.
 
-Clients ask for the model "router" (under a medium budget), "router@low", "router@0.002" (the largest budget that the
-controller was trained with and that costs no more), or for an expert by name. The reply is the controller's final
-answer; its usage lists the calls and what they cost. Where the controller gives no reply, an expert is asked.
+A *controller* is a language model trained with CoRL: it answers itself or calls *experts*, other models, within a
+budget that its prompt names by a label (low, medium, high). Clients ask for the model "router" (under a medium budget),
+"router@low", "router@0.002" (the largest budget that the controller was trained with and that costs no more), or for an
+expert by name. The reply is the controller's final answer; its usage lists the calls and what they cost. Where the
+controller gives no reply, an expert is asked.
 
 The controller answers as it was evaluated: temperatures, seeds and limits of tokens are those of its training, whatever
 the request says. Left out: tools and formats, which it has not learned and are refused; batches of turns, since a
@@ -21,7 +23,11 @@ import torch
 
 from lib.budgeted_routing.budget_episodes import BudgetEpisode, BudgetTask, play_episodes
 from lib.language_models.hugging_face_prompts import PromptError
-from lib.language_models.serving.chat_completions.request import RequestRefused, parse_body
+from lib.language_models.serving.chat_completions.request import (
+    CompletionRequest,
+    RequestRefused,
+    parse_body,
+)
 from lib.llm.chat_model import Failure
 from lib.rl import call_protocol
 from lib.rl.call_protocol import BUDGET_WORDS
@@ -41,14 +47,17 @@ from lib.routers.saved_controller import SavedController
 from lib.tasks import Item
 
 CONTROLLER_NAME = "controller"  # as the log and the metrics call it
-DEFAULT_WORD = "medium"
-MAX_EPISODES = 64  # side by side; further requests wait
+DEFAULT_BUDGET_LABEL = "medium"
+MAX_EPISODES = 64  # that run at the same time; further requests wait
 # Parameters of a request that a controller cannot honour.
 _REFUSED = ("tools", "response_format", "logprobs")
 
 
 class OneAtATime:
-    """A controller's generator for several threads: turns are written one after another."""
+    """A controller's generator that several threads may use: a lock lets one thread generate at a time.
+
+    Its interface is that of `Generator`.
+    """
 
     def __init__(self, generator: Generator) -> None:
         self._generator = generator
@@ -78,8 +87,8 @@ class OneAtATime:
 class ServedExperts:
     """The experts of one served episode: models that are asked in the server's event loop.
 
-    Stands for an `ExpertPool`. Nothing here ends an episode: where an expert gives no reply, the controller reads
-    `error` and goes on, because a user waits for an answer.
+    It has the interface of an `ExpertPool`. A failure never ends an episode: where an expert gives no reply, the
+    controller reads `error` and continues, because a user waits for an answer.
 
     Attributes:
         experts: Names as the controller writes them.
@@ -94,10 +103,10 @@ class ServedExperts:
     ) -> None:
         """
         Args:
-            backends: By expert.
-            temperature: Of all experts.
-            loop: Of the server, in which the backends' connections live.
-            metrics: Calls are counted there.
+            backends: The model of each expert.
+            temperature: Sampling temperature of all experts.
+            loop: The server's event loop, to which the backends' connections belong.
+            metrics: Counts the calls.
         """
         self.experts = tuple(backends)
         self._backends = backends
@@ -106,13 +115,14 @@ class ServedExperts:
         self._metrics = metrics
 
     def ask(self, queries: Sequence[ExpertQuery]) -> list[ExpertReply]:
-        """Replies in the order of the queries; waits for them in the thread of the episode."""
+        """Asks all queries at once and waits, in the thread of the episode; replies are in the order of the queries."""
         futures = [
             asyncio.run_coroutine_threadsafe(self._ask_one(query), self._loop) for query in queries
         ]
         return [future.result() for future in futures]
 
     async def _ask_one(self, query: ExpertQuery) -> ExpertReply:
+        """Asks one expert; where it gives none, the reply has a failure."""
         backend = self._backends[query.expert]
         turns = (*query.history, ("user", query.text))
         body = {
@@ -132,11 +142,14 @@ class ServedExperts:
 
 
 def read_expert_reply(completion: Mapping[str, Any], backend: ModelBackend) -> ExpertReply:
-    """A chat completion as a controller's episode needs it.
+    """Converts a chat completion to an expert's reply.
 
     Args:
-        completion: JSON, with one choice.
-        backend: The model that wrote it, for its prices.
+        completion: JSON of the chat completions API, with one choice.
+        backend: The model that wrote it, which knows its prices.
+
+    Returns:
+        The text with its cost and tokens; a failure where it is empty, or was cut off at the limit of tokens.
     """
     choice = completion["choices"][0]
     text = (choice.get("message") or {}).get("content") or ""
@@ -156,11 +169,11 @@ def read_expert_reply(completion: Mapping[str, Any], backend: ModelBackend) -> E
 
 
 class ControllerBackend(ModelBackend):
-    """A controller as a model that a service can ask: the budget stands in the name of the model in the request.
+    """A controller as a model that a service can ask; the name of the model in a request gives the budget.
 
     Attributes:
         name: CONTROLLER_NAME.
-        controller: Its settings.
+        controller: Settings of the controller.
     """
 
     def __init__(
@@ -173,11 +186,11 @@ class ControllerBackend(ModelBackend):
     ) -> None:
         """
         Args:
-            controller: Its settings.
-            generator: Writes its turns.
-            backends: Its experts.
-            metrics: Calls to experts are counted there.
-            default_budget_usd: Of requests that name none; None for DEFAULT_WORD.
+            controller: Settings of the controller.
+            generator: Generates the controller's turns.
+            backends: The model of each expert.
+            metrics: Counts calls to experts.
+            default_budget_usd: Budget of requests that name none, in USD; None for that of DEFAULT_BUDGET_LABEL.
         """
         self.name = CONTROLLER_NAME
         self.controller = controller
@@ -185,27 +198,34 @@ class ControllerBackend(ModelBackend):
         self._backends = backends
         self._metrics = metrics
         self._threads = ThreadPoolExecutor(MAX_EPISODES, thread_name_prefix="episode")
-        self._default_word = DEFAULT_WORD
+        self._default_label = DEFAULT_BUDGET_LABEL
         if default_budget_usd is not None:
-            self._default_word = controller.choose_word(default_budget_usd)
+            self._default_label = controller.choose_budget_label(default_budget_usd)
 
-    def read_word(self, asked_for: str) -> str:
-        """The budget word that a model's name asks for: router, router@WORD or router@USD.
+    def read_budget_label(self, asked_for: str) -> str:
+        """Reads the budget from the name of the model in a request.
+
+        Args:
+            asked_for: "router" (the default budget), "router@LABEL" such as router@low, or "router@USD" such as
+                router@0.002.
+
+        Returns:
+            The label of the budget: low, medium or high.
 
         Raises:
-            RequestRefused: Behind the @ stands neither.
+            RequestRefused: What follows the @ is neither a label nor a number of dollars.
         """
         _, has_budget, amount = asked_for.partition("@")
         if not has_budget:
-            return self._default_word
+            return self._default_label
         if amount in BUDGET_WORDS:
             return amount
-        return self.controller.choose_word(
-            read_dollars(asked_for, f"{', '.join(BUDGET_WORDS)}, or ")
-        )
+        alternatives = f"{', '.join(BUDGET_WORDS)}, or "
+        budget_usd = read_dollars(asked_for, alternatives)
+        return self.controller.choose_budget_label(budget_usd)
 
     def price_usage(self, usage: Mapping[str, Any] | None) -> float:
-        """US dollars of the calls; the controller's own tokens cost nothing that a budget counts."""
+        """The cost of the calls to experts in USD; the tokens of the controller itself are not part of a budget."""
         return float((usage or {}).get("cost") or 0.0)
 
     async def complete(self, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -225,46 +245,45 @@ class ControllerBackend(ModelBackend):
         yield head | {"choices": [], "usage": completion["usage"]}
 
     def _make_task(self, body: Mapping[str, Any]) -> BudgetTask:
-        """The request as the task of an episode.
+        """Converts a request of the chat completions API to the task of an episode.
+
+        Args:
+            body: JSON of the request.
+
+        Returns:
+            The last message as the question, earlier messages as its history, and the budget.
 
         Raises:
-            ModelUnavailable: The request asks for what a controller cannot do, or ends in no user's message.
+            ModelUnavailable: The request is malformed, asks for what a controller cannot do, or does not end with a
+                message of the user.
         """
         try:
             request = parse_body(dict(body))
-            for name in _REFUSED:
-                if getattr(request, name):
-                    raise RequestRefused(
-                        f"a controller replies with text and has no {name}", param=name
-                    )
-            if (request.n or 1) > 1:
-                raise RequestRefused("a controller gives one reply: n is 1", param="n")
-            *history, last = request.messages
-            if last.role != "user" or any(message.role == "tool" for message in history):
-                raise RequestRefused(
-                    "a controller takes messages of system, user and assistant, the last of the user",
-                    param="messages",
-                )
+            _check_supported(request)
         except RequestRefused as error:
             raise ModelUnavailable(f"{self.name}: {error}", error.status) from error
-        roles = {"developer": "system"}
-        earlier = [
-            (roles.get(message.role, message.role), message.content or "") for message in history
-        ]
+
+        *earlier_messages, question = request.messages
+        history = []
+        for message in earlier_messages:
+            # The newer API calls the system message that of the developer.
+            role = "system" if message.role == "developer" else message.role
+            history.append((role, message.content or ""))
         item = Item(
-            prompt=last.content,
+            prompt=question.content,
             reference="",
             worked_solution="",
             group="",
             difficulty=1,
             id="",
-            history=tuple(earlier),
+            history=tuple(history),
         )
-        word = self.read_word(request.model)
-        return BudgetTask(item, self.controller.style, word, self.controller.usd_by_word[word])
+        label = self.read_budget_label(request.model)
+        budget_usd = self.controller.budget_usd_by_label[label]
+        return BudgetTask(item, self.controller.style, label, budget_usd)
 
     def _play(self, task: BudgetTask, loop: asyncio.AbstractEventLoop) -> BudgetEpisode:
-        """One episode, in a thread of its own.
+        """Plays one episode, in a thread of its own: the controller's turns and its calls to experts.
 
         Raises:
             ModelUnavailable: The conversation does not fit, or the network broke.
@@ -294,21 +313,24 @@ class ControllerBackend(ModelBackend):
         return episode
 
     def _write_completion(self, body: Mapping[str, Any], episode: BudgetEpisode) -> dict[str, Any]:
-        """An episode as a chat completion: its answer, the tokens of all models, and the calls with their costs."""
+        """Converts an episode to a chat completion: the answer, the tokens of all models, the calls and their costs."""
         text, is_answer = read_final_text(episode)
         replies = episode.replies
         tokens_in = episode.prompt_length + sum(reply.tokens_in for reply in replies)
         tokens_out = episode.num_written_tokens + sum(reply.tokens_out for reply in replies)
-        calls = [
-            {
-                "model": turn.call.expert,
-                "query": turn.call.query,
-                "cost_usd": turn.reply.cost_usd,
-                "failure": turn.reply.failure.kind if turn.reply.failure else None,
-            }
-            for turn in episode.turns
-            if turn.reply
-        ]
+        calls = []
+        for turn in episode.turns:
+            # A turn without a reply is the answer, or a malformed call.
+            if turn.reply:
+                failure = turn.reply.failure
+                calls.append(
+                    {
+                        "model": turn.call.expert,
+                        "query": turn.call.query,
+                        "cost_usd": turn.reply.cost_usd,
+                        "failure": failure.kind if failure else None,
+                    }
+                )
         digest = hash_messages(body["messages"])[:16]
         return {
             "id": f"chatcmpl-{episode.task.budget_label}-{digest}",
@@ -335,15 +357,33 @@ class ControllerBackend(ModelBackend):
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
+def _check_supported(request: CompletionRequest) -> None:
+    """Raises RequestRefused for a request that a controller cannot honour."""
+    for name in _REFUSED:
+        if getattr(request, name):
+            raise RequestRefused(f"a controller replies with text and has no {name}", param=name)
+    if (request.n or 1) > 1:
+        raise RequestRefused("a controller gives one reply: n is 1", param="n")
+    *earlier_messages, last = request.messages
+    has_tool_message = any(message.role == "tool" for message in earlier_messages)
+    if last.role != "user" or has_tool_message:
+        raise RequestRefused(
+            "a controller takes messages of system, user and assistant, the last of the user",
+            param="messages",
+        )
+
+
 def read_final_text(episode: BudgetEpisode) -> tuple[str, bool]:
-    """What the user gets of an episode.
+    """Reads the text that the user gets from an episode.
+
+    An expert's reply is passed on whole where the controller answers with it, because the format of its answer is
+    unknown. An episode without an answer gives its last turn, without reasoning and tags.
 
     Args:
-        episode: With a turn or more.
+        episode: An episode of at least one turn.
 
     Returns:
-        The text, and whether it is an answer. `it` hands on an expert's whole reply, because its answer may be marked
-        in any way; without an answer the last turn stands as it is, without reasoning and tags.
+        The text, and whether it is an answer.
     """
     last_turn = episode.turns[-1]
     if episode.answers_with_reply:
@@ -355,7 +395,7 @@ def read_final_text(episode: BudgetEpisode) -> tuple[str, bool]:
 
 
 class ControllerService(BaseService):
-    """A controller and its experts by name; see `router_service.RouterService`."""
+    """Serves a controller, and its experts by name; the counterpart of `router_service.RouterService`."""
 
     def __init__(
         self,
@@ -367,11 +407,11 @@ class ControllerService(BaseService):
     ) -> None:
         """
         Args:
-            controller: Its settings.
-            generator: Writes its turns.
-            backends: A model for each of its experts.
-            log: Of choices; None for none.
-            budget_usd: Of requests that name none; None for DEFAULT_WORD.
+            controller: Settings of the controller.
+            generator: Generates the controller's turns.
+            backends: The model of each expert.
+            log: Log of requests; None for none.
+            budget_usd: Budget of requests that name none, in USD; None for that of DEFAULT_BUDGET_LABEL.
         """
         super().__init__(backends, log)
         self.controller = controller
@@ -379,14 +419,16 @@ class ControllerService(BaseService):
         self.backends[CONTROLLER_NAME] = self._backend
 
     async def choose_model(self, body: Mapping[str, Any], started: float) -> RoutedRequest:
+        """Ranks the models that may answer: the controller, then experts in case that it gives no reply."""
         asked_for = body["model"]
-        word = self._backend.read_word(asked_for)
-        budget_usd = self.controller.usd_by_word[word]
-        # Where the controller gives no reply: experts that the budget affords, the most expensive first, then others.
-        costs = self.controller.cost_by_expert
+        label = self._backend.read_budget_label(asked_for)
+        budget_usd = self.controller.budget_usd_by_label[label]
+
+        # Experts that the budget affords come first, the most expensive one before the others.
+        costs = self.controller.cost_by_expert  # the cheapest first
         affordable = [expert for expert in costs if costs[expert] <= budget_usd]
-        others = [expert for expert in costs if expert not in affordable]
-        ranking = (CONTROLLER_NAME, *reversed(affordable), *others)
+        too_expensive = [expert for expert in costs if expert not in affordable]
+        ranking = (CONTROLLER_NAME, *reversed(affordable), *too_expensive)
         return RoutedRequest(body, asked_for, budget_usd, None, ranking, started, 0.0)
 
     def describe_model(self, name: str) -> dict[str, Any]:
@@ -394,10 +436,10 @@ class ControllerService(BaseService):
         if name in self.controller.cost_by_expert:
             return head | {"mean_cost_usd": self.controller.cost_by_expert[name]}
         self.check_router_name(name)
-        word = self._backend.read_word(name)
+        label = self._backend.read_budget_label(name)
         return head | {
-            "budget": word,
-            "budget_usd": self.controller.usd_by_word[word],
-            "budgets_usd": dict(self.controller.usd_by_word),
+            "budget": label,
+            "budget_usd": self.controller.budget_usd_by_label[label],
+            "budgets_usd": dict(self.controller.budget_usd_by_label),
             "models": list(self.controller.experts),
         }

@@ -28,12 +28,12 @@ from lib.recorded_outcomes.user_tables import (
     read_outcome_table,
 )
 from lib.routers import evaluation_page, log_evaluation
-from lib.routers.compare_methods import Comparison, compare_methods
-from lib.routers.evaluation_sentence import Answer, answer_question
+from lib.routers.compare_methods import MethodComparison, compare_methods
+from lib.routers.evaluation_sentence import RoutingAnswer, answer_question
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Makes the parser of the command line."""
     formats = "\n".join(f"  {entry.name}: {entry.description}" for entry in PUBLISHED_FORMATS)
     parser = argparse.ArgumentParser(
         prog="python -m lib router evaluate",
@@ -85,7 +85,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def _read_count(text: str) -> int:
-    """A number of repeats from the command line."""
+    """Parses a number of repeats from the command line."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of repeats; give 1 or more")
     return int(text)
@@ -117,7 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def find_output_folder(out: Path | None, table: Path) -> Path:
-    """The folder for what is written; TableError where it cannot be one, before any work is done."""
+    """Chooses the output folder; raises TableError, before any work is done, where --out is a file."""
     if out is None:
         # A shipped table has no folder of a user, so that its evaluation lies where the command runs.
         return table.with_name(f"{table.stem}-evaluation")
@@ -147,7 +147,7 @@ def read_outcomes(
 
 
 def _choose_prices(path: Path | None, settings: RecordedSettings) -> TokenPrices:
-    """Prices of a file; or those of RouteLLM's two models, which are all that are known without one."""
+    """Reads prices from a file; without one, only those of RouteLLM's two models are known."""
     reply_tokens = settings.prices.reply_tokens
     if path is not None:
         return read_prices(path, reply_tokens)
@@ -161,10 +161,10 @@ def evaluate_table(
     """Compares all methods on a table, prints the answer, and writes page and tables.
 
     Args:
-        table: The outcomes.
-        folder: For what is written.
-        settings: Of lesson 08.
-        num_repeats: Of the cross-validation.
+        table: The recorded outcomes.
+        folder: Output folder.
+        settings: Settings of lesson 08.
+        num_repeats: Number of repeats of the cross-validation.
 
     Returns:
         Path of the page.
@@ -175,20 +175,22 @@ def evaluate_table(
     model_selection.assign_folds(table, settings.folds, 0)  # refuses too few groups
     num_folds = min(settings.folds, len(set(table.groups)))
     settings = settings.model_copy(update={"folds": num_folds})
-    gate = headroom.gate(table, num_folds, range(num_repeats), settings.min_dev_gain)
-    gate = headroom.widen_degenerate_intervals(table, gate)
+    headroom_table = headroom.estimate_headroom(
+        table, num_folds, range(num_repeats), settings.min_dev_gain
+    )
+    headroom_table = headroom.widen_degenerate_intervals(table, headroom_table)
     comparison = compare_methods(table, settings, num_repeats)
-    answer = answer_question(table, gate, comparison, settings)
-    print_report(table, gate, comparison, answer)
-    return evaluation_page.write_evaluation(folder, table, gate, comparison, answer)
+    answer = answer_question(table, headroom_table, comparison, settings)
+    print_report(table, headroom_table, comparison, answer)
+    return evaluation_page.write_evaluation(folder, table, headroom_table, comparison, answer)
 
 
 def evaluate_log(log: ChoiceTable, folder: Path) -> Path:
     """Estimates models and a router from a log with propensities, prints, and writes page and table.
 
     Args:
-        log: One choice for each item.
-        folder: For what is written.
+        log: The log, one choice for each item with its probability.
+        folder: Output folder.
 
     Returns:
         Path of the page.
@@ -206,15 +208,18 @@ def evaluate_log(log: ChoiceTable, folder: Path) -> Path:
 
 
 def print_report(
-    table: OutcomeTable, gate: pd.DataFrame, comparison: Comparison, answer: Answer
+    table: OutcomeTable,
+    headroom_table: pd.DataFrame,
+    comparison: MethodComparison,
+    answer: RoutingAnswer,
 ) -> None:
     """Prints the answer, what was read, what could be won, and what each method won.
 
     Args:
         table: The outcomes.
-        gate: Of `headroom.gate`.
-        comparison: Of `compare_methods`.
-        answer: Of `answer_question`.
+        headroom_table: What a router could gain at most, as `headroom.estimate_headroom` returns it.
+        comparison: Estimates of all methods, as `compare_methods` returns them.
+        answer: The answer and its sentence, as `answer_question` returns them.
     """
     print(answer.sentence)
     for detail in answer.details:
@@ -222,7 +227,7 @@ def print_report(
     print(f"\n{evaluation_page.describe_table(table)}")
     _print_notes(table.notes)
     print("\nWhat could be won, by a router that sees more than any method:")
-    _print_table(evaluation_page.format_headroom(gate))
+    _print_table(evaluation_page.format_headroom(headroom_table))
     print(
         "\nMethods: accuracy minus the best constant's in points, cost as a multiple of its, with 95 % intervals:"
     )

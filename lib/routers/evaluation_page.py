@@ -1,6 +1,6 @@
 """What `router evaluate` leaves in its folder: one page that loads nothing, a picture, and the numbers as tables.
 
-    write_evaluation(folder, table, gate, comparison, answer)
+    write_evaluation(folder, table, headroom_table, comparison, answer)
 
     report.html          the sentence, accuracy against cost, methods, budgets, what could be won, what was read
     accuracy-cost.png    the picture of the page
@@ -29,20 +29,27 @@ from lib import plots, stats
 from lib.experiment import artifacts
 from lib.plots.tables import NOTHING, table_html, with_interval
 from lib.recorded_outcomes import headroom
+from lib.recorded_outcomes.model_selection import EQUAL_QUALITY, HALF_COST
 from lib.recorded_outcomes.tables import OutcomeTable
 from lib.recorded_outcomes.user_tables import ChoiceTable
 from lib.reports import html
 from lib.routers.compare_methods import (
     BROKEN,
-    CONDITIONS,
     KEPT,
     LABELS,
     SAME_MONEY,
-    Comparison,
+    MethodComparison,
 )
-from lib.routers.evaluation_sentence import Answer, find_mde
+from lib.routers.evaluation_sentence import RoutingAnswer, find_mde
 from lib.routers.log_evaluation import ESTIMATORS
-from lib.routers.methods import CHECK, CONSTANT, MIXTURES, ORACLE, RANDOM, ROLES
+from lib.routers.methods import (
+    BEST_CONSTANT,
+    CONSTANT_MIXTURES,
+    ORACLE,
+    PERFECT_CHECK,
+    RANDOM_MODEL,
+    ROLES,
+)
 from lib.stats import Interval
 from lib.stats.verdicts import UNDECIDED
 
@@ -63,18 +70,18 @@ _QUESTION_LABELS = {
 def write_evaluation(
     folder: Path,
     table: OutcomeTable,
-    gate: pd.DataFrame,
-    comparison: Comparison,
-    answer: Answer,
+    headroom_table: pd.DataFrame,
+    comparison: MethodComparison,
+    answer: RoutingAnswer,
 ) -> Path:
     """Writes the page and the tables.
 
     Args:
-        folder: Is made where it is not there; files of the same names are replaced.
-        table: The outcomes.
-        gate: Of `headroom.gate`.
-        comparison: Of `compare_methods`.
-        answer: Of `answer_question`.
+        folder: Created if it does not exist; files of the same names are replaced.
+        table: The recorded outcomes.
+        headroom_table: What a router could gain at most, as `headroom.estimate_headroom` returns it.
+        comparison: Estimates of all methods, as `compare_methods` returns them.
+        answer: The answer and its sentence, as `answer_question` returns them.
 
     Returns:
         Path of the page.
@@ -84,7 +91,7 @@ def write_evaluation(
     frames = {
         "methods.csv": comparison.to_frame(),
         "budgets.csv": comparison.budgets,
-        "headroom.csv": _make_headroom_frame(gate),
+        "headroom.csv": _make_headroom_frame(headroom_table),
         "models.csv": describe_models(table),
     }
     body = [
@@ -97,7 +104,7 @@ def write_evaluation(
         "<h2>Were budgets kept?</h2>",
         table_html(format_budgets(comparison), _BUDGETS_CAPTION),
         "<h2>What could be won</h2>",
-        table_html(format_headroom(gate), _HEADROOM_CAPTION),
+        table_html(format_headroom(headroom_table), _HEADROOM_CAPTION),
         "<h2>Models</h2>",
         table_html(format_models(table), "Every model for all items, with 95 % intervals"),
         "<h2>What was read, and how</h2>",
@@ -105,7 +112,7 @@ def write_evaluation(
     ]
     summary = {
         "sentence": answer.sentence,
-        "answer": answer.word,
+        "answer": answer.verdict,
         "details": list(answer.details),
         "table": table.name,
         "items": len(table),
@@ -118,13 +125,13 @@ def write_evaluation(
 def write_log_evaluation(
     folder: Path, log: ChoiceTable, estimates: pd.DataFrame, sentence: str
 ) -> Path:
-    """Writes the page and the table of a log with propensities.
+    """Writes the page and the table for a log of choices with propensities, the probabilities of the choices.
 
     Args:
-        folder: Is made where it is not there; files of the same names are replaced.
-        log: The log.
-        estimates: Of `log_evaluation.estimate_policies`.
-        sentence: Of `log_evaluation.write_sentence`.
+        folder: Created if it does not exist; files of the same names are replaced.
+        log: The log, one choice for each item.
+        estimates: Estimates of all policies, as `log_evaluation.estimate_policies` returns them.
+        sentence: The answer, as `log_evaluation.write_sentence` returns it.
 
     Returns:
         Path of the page.
@@ -135,7 +142,7 @@ def write_log_evaluation(
     )
     body = [
         f"<h1>{escape(log.name)}: does choosing a model for each item pay?</h1>",
-        _render_answer(Answer("", sentence)),
+        _render_answer(RoutingAnswer("", sentence)),
         "<h2>Policies, estimated from the log</h2>",
         table_html(format_policies(estimates), caption),
         "<h2>What was read, and how</h2>",
@@ -161,6 +168,19 @@ def _write_folder(
     summary: dict,
     picture: bytes | None = None,
 ) -> Path:
+    """Writes all files of an evaluation into a folder.
+
+    Args:
+        folder: Created if it does not exist.
+        name: Name of the table, for the title of the page.
+        body: HTML of the page, in pieces.
+        frames: Tables by file name, written as CSV.
+        summary: Written as JSON.
+        picture: PNG of the figure, where there is one.
+
+    Returns:
+        Path of the page.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for file_name, frame in frames.items():
         artifacts.write_text(folder / file_name, frame.to_csv(index=False))
@@ -191,7 +211,7 @@ _METHOD_NOTES = (
 )
 
 
-def _render_answer(answer: Answer) -> str:
+def _render_answer(answer: RoutingAnswer) -> str:
     details = "".join(f"<p>{escape(detail)}</p>" for detail in answer.details)
     return f'<section class="answer-box"><p><strong>{escape(answer.sentence)}</strong></p>{details}</section>'
 
@@ -206,8 +226,8 @@ def _render_list(sentences: Sequence[str]) -> str:
     return f"<ul>{items}</ul>"
 
 
-def explain_unavailable(comparison: Comparison) -> list[str]:
-    """Which methods were not compared, and why, in sentences."""
+def explain_unavailable(comparison: MethodComparison) -> list[str]:
+    """Names the methods that the table does not allow, with the reason, in a sentence each."""
     return [
         f"Not compared: {LABELS[method]}, because {reason}."
         for method, reason in comparison.unavailable.items()
@@ -215,7 +235,7 @@ def explain_unavailable(comparison: Comparison) -> list[str]:
 
 
 def describe_table(table: OutcomeTable) -> str:
-    """How large a table is, in a sentence."""
+    """Describes the size of a table, its costs and its features in a sentence."""
     num_groups = len(np.unique(table.groups))
     return (
         f"{len(table):,} items in {num_groups:,} groups, {len(table.models)} models; costs are {table.money}; a router "
@@ -223,66 +243,106 @@ def describe_table(table: OutcomeTable) -> str:
     )
 
 
-def _describe_methods_table(comparison: Comparison) -> str:
+def _describe_methods_table(comparison: MethodComparison) -> str:
+    """The caption of the table of methods."""
     return (
         "Accuracy minus always the best constant's, in points, and cost as a multiple of its; at half the money points "
         f"are minus those of mixtures of constants; 95 % intervals over {comparison.num_groups:,} groups"
     )
 
 
-def format_methods(comparison: Comparison) -> pd.DataFrame:
-    """The table of methods, as texts: what each wins at the same money, at half of it and at equal quality."""
+def format_methods(comparison: MethodComparison) -> pd.DataFrame:
+    """Formats the table of methods: accuracy and cost relative to the best constant, the most accurate single model.
+
+    Args:
+        comparison: Estimates of all methods in each condition: at the best constant's cost, at half of it, and at equal
+            quality.
+
+    Returns:
+        Texts, a row for each method. Differences of accuracies are in percentage points.
+    """
     rows = []
     for method in comparison.methods:
-        same, half, equal = (comparison.at(method, condition) for condition in CONDITIONS)
-        has_budget = method not in (CONSTANT, RANDOM)
+        same_money = comparison.at(method, SAME_MONEY)
+        half_cost = comparison.at(method, HALF_COST)
+        equal_quality = comparison.at(method, EQUAL_QUALITY)
+        # One model, or a random one, costs the same at every budget.
+        has_budget = method not in (BEST_CONSTANT, RANDOM_MODEL)
+        points_at_half = NOTHING
+        if has_budget:
+            points_at_half = _format_points(half_cost.gain_over_mixtures)
         rows.append(
             {
                 "method": LABELS[method],
-                "accuracy": f"{same.accuracy.value:.3f}",
-                "points at the same money": _format_points(same.gain),
-                "points at half the money": (
-                    _format_points(half.gain_over_mixtures) if has_budget else NOTHING
-                ),
-                "points at equal quality": _format_points(equal.gain),
-                "cost at equal quality": _format_interval(equal.cost_ratio, digits=2),
+                "accuracy": f"{same_money.accuracy.value:.3f}",
+                "points at the same money": _format_points(same_money.gain),
+                "points at half the money": points_at_half,
+                "points at equal quality": _format_points(equal_quality.gain),
+                "cost at equal quality": _format_interval(equal_quality.cost_ratio, digits=2),
             }
         )
     return pd.DataFrame(rows).set_index("method")
 
 
-def format_budgets(comparison: Comparison) -> pd.DataFrame:
-    """The table of budgets of what could be run, as texts: spent over promised, by budget."""
+def format_budgets(comparison: MethodComparison) -> pd.DataFrame:
+    """Formats the table of budgets: what was spent on held-out items, divided by what was promised on dev.
+
+    Args:
+        comparison: `comparison.budgets` is read; a budget's level is a fraction of the way from the cheapest model's
+            cost to the best constant's.
+
+    Returns:
+        Texts, a row for each router and for mixtures of single models; a column for each level of _SHOWN_BUDGETS, and
+        the number of budgets with each verdict: kept, broken, undecided.
+    """
     rows = []
-    for method in (MIXTURES, *comparison.routers):
+    for method in (CONSTANT_MIXTURES, *comparison.routers):
         budgets = comparison.budgets[comparison.budgets["method"] == LABELS[method]]
         row = {"method": LABELS[method]}
         displayed = budgets[budgets["level"].isin(_SHOWN_BUDGETS)]
         for budget in displayed.to_dict("records"):
-            ends = (budget.get(f"ratio{suffix}", np.nan) for suffix in ("", "_ci_low", "_ci_high"))
-            row[f"{budget['level']:.0%}"] = _format_interval(Interval(*ends), digits=2)
+            # The ends are absent where there is no interval.
+            ratio = Interval(
+                value=budget.get("ratio", np.nan),
+                ci_low=budget.get("ratio_ci_low", np.nan),
+                ci_high=budget.get("ratio_ci_high", np.nan),
+            )
+            row[f"{budget['level']:.0%}"] = _format_interval(ratio, digits=2)
         for verdict in (KEPT, BROKEN, UNDECIDED):
-            row[verdict] = f"{(budgets['budget'] == verdict).sum()} of {len(budgets)}"
+            num_budgets = (budgets["budget"] == verdict).sum()
+            row[verdict] = f"{num_budgets} of {len(budgets)}"
         rows.append(row)
     return pd.DataFrame(rows).set_index("method")
 
 
-def _make_headroom_frame(gate: pd.DataFrame) -> pd.DataFrame:
-    mde = [find_mde(gate, question) for question in gate.index]
-    return gate.assign(mde=mde).reset_index()
+def _make_headroom_frame(headroom_table: pd.DataFrame) -> pd.DataFrame:
+    """Adds the column mde, the minimum detectable effect of each question at 80 % power, for the CSV file."""
+    mde = [find_mde(headroom_table, question) for question in headroom_table.index]
+    return headroom_table.assign(mde=mde).reset_index()
 
 
-def format_headroom(gate: pd.DataFrame) -> pd.DataFrame:
-    """The table of what could be won, as texts."""
+def format_headroom(headroom_table: pd.DataFrame) -> pd.DataFrame:
+    """Formats the table of headroom, what a router could gain at most, for the page.
+
+    Args:
+        headroom_table: A row for each question (accuracy, money, check) with value, ci_low, ci_high and "question is"
+            (open or not open), as `headroom.estimate_headroom` returns it.
+
+    Returns:
+        Texts, a row for each question: the gain with its interval, the least gain that is worth having, the minimum
+        detectable effect (mde) at 80 % power, and whether the question is open.
+    """
     rows = []
-    for question, row in gate.iterrows():
+    for question, row in headroom_table.iterrows():
         gain = Interval(row["value"], row["ci_low"], row["ci_high"])
+        least_gain = headroom.MIN_WORTHWHILE_GAIN[question]
+        mde = find_mde(headroom_table, question)
         rows.append(
             {
                 "what": _QUESTION_LABELS[question],
                 "could be won": _format_interval(gain, digits=3),
-                "worth having from": f"{headroom.QUESTIONS[question]:.2f}",
-                "mde": f"{find_mde(gate, question):.3f}",
+                "worth having from": f"{least_gain:.2f}",
+                "mde": f"{mde:.3f}",
                 "question": row["question is"],
             }
         )
@@ -290,11 +350,11 @@ def format_headroom(gate: pd.DataFrame) -> pd.DataFrame:
 
 
 def describe_models(table: OutcomeTable) -> pd.DataFrame:
-    """Accuracy and cost of every model on all items, the most accurate first.
+    """Estimates accuracy and cost of every model on all items, the most accurate model first.
 
     Returns:
-        model, accuracy, accuracy_ci_low, accuracy_ci_high, cost_usd (of an item), only_correct (share of items that no
-        other model does as well).
+        A row for each model: model, accuracy, accuracy_ci_low, accuracy_ci_high, cost_usd (mean per item), only_correct
+        (fraction of items on which it does better than every other model).
     """
     rows = []
     for index, model in enumerate(table.models):
@@ -312,7 +372,7 @@ def describe_models(table: OutcomeTable) -> pd.DataFrame:
 
 
 def format_models(table: OutcomeTable) -> pd.DataFrame:
-    """The table of models, as texts."""
+    """Formats the table of models for the page: accuracy, cost, and where a model beats all others."""
     rows = []
     for model in describe_models(table).to_dict("records"):
         accuracy = Interval(
@@ -332,7 +392,11 @@ def format_models(table: OutcomeTable) -> pd.DataFrame:
 
 
 def format_policies(estimates: pd.DataFrame) -> pd.DataFrame:
-    """The table of policies of a log, as texts."""
+    """Formats the table of policies that were estimated from a log: accuracy by each estimator, and cost.
+
+    Args:
+        estimates: As `log_evaluation.estimate_policies` returns them.
+    """
     rows = []
     for policy in estimates.to_dict("records"):
         row = {"policy": policy["policy"], "matches": f"{policy['matches']:,}"}
@@ -345,12 +409,13 @@ def format_policies(estimates: pd.DataFrame) -> pd.DataFrame:
 
 
 def _format_points(gain: Interval) -> str:
-    """A difference of accuracies in points."""
+    """Formats a difference of accuracies in percentage points, with its interval."""
     points = Interval(100 * gain.value, 100 * gain.ci_low, 100 * gain.ci_high)
     return _format_interval(points, digits=1)
 
 
 def _format_interval(interval: Interval, digits: int) -> str:
+    """Formats a value and its interval, rounded to some digits after the point."""
     ends = (interval.value, interval.ci_low, interval.ci_high)
     # Adding 0 turns a negative zero into zero.
     value, ci_low, ci_high = (round(end, digits) + 0.0 for end in ends)
@@ -360,25 +425,25 @@ def _format_interval(interval: Interval, digits: int) -> str:
 # Picture -------------------------------------------------------------------------------------------
 
 
-def draw_tradeoff(comparison: Comparison, name: str) -> Figure:
-    """Draws accuracy against cost: a curve over budgets for each method, and constants as points.
+def draw_tradeoff(comparison: MethodComparison, name: str) -> Figure:
+    """Draws accuracy against cost: a curve over budgets for each method, and a point for each method without a budget.
 
     Args:
-        comparison: All methods.
-        name: Of the table of outcomes.
+        comparison: Estimates of all methods.
+        name: Name of the table of outcomes.
 
     Returns:
         The figure, with its description for screen readers as `alt_text`.
     """
-    curves = [MIXTURES, *comparison.routers, CHECK, ORACLE]
+    curves = [CONSTANT_MIXTURES, *comparison.routers, PERFECT_CHECK, ORACLE]
     labels = [LABELS[method] for method in curves]
     points = comparison.budgets[comparison.budgets["method"].isin(labels)]
     points = points.rename(
         columns={"spent_usd": "cost_usd"} | _rename_interval("spent_usd", "cost_usd")
     )
-    # A constant has no budget; it is one point.
+    # One model for every item, or a random one, has no budget and is one point.
     constants = comparison.to_frame()
-    is_point = constants["method"].isin([LABELS[CONSTANT], LABELS[RANDOM]])
+    is_point = constants["method"].isin([LABELS[BEST_CONSTANT], LABELS[RANDOM_MODEL]])
     is_point &= constants["condition"] == SAME_MONEY
     points = pd.concat([points, constants[is_point].assign(level=1.0)]).set_index(
         ["method", "level"]
@@ -387,7 +452,10 @@ def draw_tradeoff(comparison: Comparison, name: str) -> Figure:
     cost_usd = _PER_THOUSAND * points[["cost_usd", "cost_usd_ci_low", "cost_usd_ci_high"]]
     accuracy = points[["accuracy", "accuracy_ci_low", "accuracy_ci_high"]]
     interval_columns = ["value", "ci_low", "ci_high"]
-    roles = {LABELS[method]: ROLES.get(method, "router") for method in (*curves, CONSTANT, RANDOM)}
+    roles = {
+        LABELS[method]: ROLES.get(method, "router")
+        for method in (*curves, BEST_CONSTANT, RANDOM_MODEL)
+    }
     return plots.tradeoff_plot(
         cost_usd.set_axis(interval_columns, axis=1),
         accuracy.set_axis(interval_columns, axis=1),
@@ -402,5 +470,5 @@ def draw_tradeoff(comparison: Comparison, name: str) -> Figure:
 
 
 def _rename_interval(old: str, new: str) -> dict[str, str]:
-    """New names of the columns of an interval's ends."""
+    """Maps the column names of an interval's ends to new ones, for `DataFrame.rename`."""
     return {f"{old}_ci_low": f"{new}_ci_low", f"{old}_ci_high": f"{new}_ci_high"}

@@ -1,7 +1,10 @@
 """Replays the methods of `methods` on tables of recorded outcomes: the experiment of lesson 08, one job per table.
 
-A job replays a table in several repeats of cross-validation and keeps what the lesson asks for: rows of the results
-table, what was promised and spent at every budget, and how far each curve of quality over cost lies above mixtures.
+In a replay no model is called: a method chooses a model for an item, and its recorded outcome is looked up. A job
+replays a table in several repeats of cross-validation. It writes rows of the results table, what methods promised and
+spent at every budget, how far each curve of accuracy over cost lies above mixtures of single models, and the headroom:
+what a router could gain at most. Methods are compared with the *best constant*, the most accurate single model, asked
+for every item. A *knob* is the one parameter of a method that trades accuracy for cost.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,19 +22,35 @@ from lib.experiment import artifacts, results_table, seeds, sweep
 from lib.experiment.harness import JobRun, Stage, run_stages
 from lib.experiment.run_context import RunContext
 from lib.recorded_outcomes import headroom, model_selection, tables
-from lib.recorded_outcomes.model_selection import EQUAL, HALF, Choices, Fold, HeldOutScores
+from lib.recorded_outcomes.model_selection import (
+    EQUAL_QUALITY,
+    HALF_COST,
+    MAX_SPENDING_RATIO,
+    Choices,
+    Fold,
+    HeldOutScores,
+    ItemOutcomes,
+)
 from lib.recorded_outcomes.tables import OutcomeTable
 from lib.routers import methods as router_methods
-from lib.routers.methods import CHECK, CONSTANT, CORL, MIXTURES, ORACLE, POOR, RANDOM, ROLES
+from lib.routers.methods import (
+    BEST_CONSTANT,
+    CONSTANT_MIXTURES,
+    CORL,
+    ORACLE,
+    PERFECT_CHECK,
+    POOR_CHECK,
+    RANDOM_MODEL,
+    ROLES,
+)
 from lib.stats.verdicts import UNDECIDED
 from lib.tool_orchestration import rewards as tool_rewards
 
 VERSION = 2  # of the replay of a table; 2: other names of files and columns, the same numbers
 RUNS = ROOT / "data/runs/recorded"
-OVERSPENT = 1.05  # a budget is broken where more than this multiple of it is spent
 MIN_GROUP_SIZE = 10  # items of a group whose mean cost is compared with a budget
 MIN_ITEMS = 3 * MIN_GROUP_SIZE  # of a table on which methods are compared
-# Verdicts beside UNDECIDED and NOT_OPEN. Cheaper: for clearly less money, and clearly not worse by the margin.
+# Verdicts on a method beside UNDECIDED and NOT_OPEN; see `decide_verdict`.
 CHEAPER, MORE_EXPENSIVE, WORSE = "cheaper", "more expensive", "worse"
 # What a job writes, a table each; see `RecordedResults`.
 _FRAMES = ("rows", "repeat_averages", "budgets", "aiq", "gate")
@@ -51,16 +70,19 @@ _JOB_SETTINGS = (
 
 @dataclass(frozen=True)
 class RecordedResults:
-    """What methods did on tables of recorded outcomes.
+    """Results of methods on tables of recorded outcomes.
 
     Attributes:
-        rows: For `lib.experiment.results_table`, see `model_selection.make_result_rows`; means over repeats.
-        repeat_averages: table, method, condition, cv_repeat, and the mean correct and cost_usd of that repeat.
-        budgets: table, method, cv_repeat, level, promised, cost_usd, correct, and groups_over_budget, the fraction of
-            groups that spent more than promised; for CoRL's reward also items_over_budget.
-        aiq: table, method, value, ci_low, ci_high: AIQ minus that of mixtures.
-        gate: As `headroom.gate`, by table.
-        descriptions: By table, what `headroom.describe_table` says, the best constant and where costs come from.
+        rows: Rows for `lib.experiment.results_table`, one for each method, condition and item, averaged over repeats;
+            see `model_selection.make_result_rows`.
+        repeat_averages: Columns table, method, condition, cv_repeat, and the mean correct and cost_usd of that repeat.
+        budgets: Columns table, method, cv_repeat, level, promised, cost_usd, correct, and groups_over_budget, the
+            fraction of groups that spent more than promised; for CoRL's reward also items_over_budget.
+        aiq: Columns table, method, value, ci_low, ci_high: AIQ (mean accuracy of the curve over cost) minus that of
+            mixtures of single models.
+        gate: The headroom by table and question, as `headroom.estimate_headroom` returns it.
+        descriptions: A row for each table: columns of `headroom.describe_table`, best (name of the best constant) and
+            money (where costs come from).
     """
 
     rows: pd.DataFrame
@@ -74,12 +96,12 @@ class RecordedResults:
 def run(
     settings: RecordedSettings, names: Sequence[str] = tuple(tables.SHIPPED), runs: Path = RUNS
 ) -> RecordedResults:
-    """Replays shipped tables; what is finished is read from disk.
+    """Replays shipped tables of outcomes; jobs that are finished are read from disk.
 
     Args:
-        settings: Of lesson 08.
-        names: Of shipped tables.
-        runs: Folder of the jobs.
+        settings: Settings of lesson 08.
+        names: Names of shipped tables, keys of `tables.SHIPPED`.
+        runs: Folder in which jobs are stored.
     """
     jobs = [make_job(settings, name) for name in names]
     context = RunContext.without_models(runs, settings.jobs)
@@ -92,7 +114,7 @@ def run(
 
 
 def list_versions() -> dict[str, int]:
-    """The VERSIONs of the code that decides the results on a table."""
+    """Lists the VERSION of every module that the results on a table depend on; they are part of a job's key."""
     return {
         "random streams": seeds.VERSION,
         "statistics": stats.VERSION,
@@ -106,7 +128,7 @@ def list_versions() -> dict[str, int]:
 
 
 def make_job(settings: RecordedSettings, name: str) -> sweep.Job:
-    """The job of one shipped table; it holds the hashes of the files that the table is read from."""
+    """Makes the job of one shipped table, with the hashes of the files that the table is read from."""
     file_hashes = []
     for file in tables.FILES[name]:
         file_hashes.append(artifacts.sha256_file(tables.OUTCOMES_FOLDER / file))
@@ -127,8 +149,10 @@ def replay_shipped_table(run: JobRun) -> dict[str, float | str]:
     prices = run.read_section("prices", PriceSettings)
     table = tables.subsample(tables.SHIPPED[run.settings["table"]](prices), settings.items)
     frames = replay_table(table, settings)
-    gate = headroom.gate(table, settings.folds, range(settings.seeds), settings.min_dev_gain)
-    frames["gate"] = gate.reset_index()
+    headroom_table = headroom.estimate_headroom(
+        table, settings.folds, range(settings.seeds), settings.min_dev_gain
+    )
+    frames["gate"] = headroom_table.reset_index()
     for name, frame in frames.items():
         run.write_table(name, frame.assign(table=table.name))
     run.report_progress(1.0)
@@ -142,13 +166,13 @@ def replay_table(
     methods: Sequence[str] = tuple(ROLES),
     folds: Sequence[Fold] | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """Lets methods learn, choose and be scored on a table.
+    """Fits methods on a table of recorded outcomes, lets them choose models, and scores the choices on test items.
 
     Args:
         table: The recorded outcomes.
-        settings: Of lesson 08.
-        methods: Which ones; the best constant and random choices are always among the results.
-        folds: Instead of those of `settings.seeds` repeats of cross-validation over whole groups.
+        settings: Settings of lesson 08.
+        methods: Names of the methods; the best constant and random choices are always among the results.
+        folds: Splits to use, in one repeat; by default `settings.seeds` repeats of cross-validation over whole groups.
 
     Returns:
         rows, repeat_averages, budgets and aiq, as in `RecordedResults`; aiq is empty where some items are never scored.
@@ -192,7 +216,10 @@ def replay_table(
 
 
 def _average_repeats(rows_by_repeat: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """One row per method, condition and item: repeats share the recorded outcomes in one order, and are no runs."""
+    """Averages the rows of all repeats: one row per method, condition and item.
+
+    Repeats share the same recorded outcomes, so they are no independent runs and are averaged within an item.
+    """
     mean_outcomes = {}
     for column in ("correct", "cost_usd"):
         mean_outcomes[column] = np.mean([rows[column] for rows in rows_by_repeat], axis=0)
@@ -201,7 +228,7 @@ def _average_repeats(rows_by_repeat: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 
 def _average_items(rows_by_repeat: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """One row per repeat, method and condition."""
+    """Averages correct and cost_usd over items: one row per repeat, method and condition."""
     averages_by_repeat = []
     for cv_repeat, rows in enumerate(rows_by_repeat):
         by_condition = rows.groupby(["method", "condition"], sort=False)
@@ -216,13 +243,24 @@ def _compare_aiq(
     folds: Sequence[Fold],
     draws: int,
 ) -> pd.DataFrame:
-    """AIQ of every method minus that of mixtures: method, value, ci_low, ci_high."""
+    """Estimates how far each method's curve of accuracy over cost lies above that of mixtures of single models.
+
+    Args:
+        table: The recorded outcomes.
+        scores_by_repeat: For each repeat, the scores by method.
+        folds: Folds of the last repeat.
+        draws: Bootstrap resamples.
+
+    Returns:
+        Columns method, value, ci_low, ci_high: AIQ (mean accuracy of the curve) minus that of mixtures. Empty where
+        some items are never scored, because the curves would be of other items.
+    """
     scored_items = np.unique(np.concatenate([fold.test for fold in folds]))
     rows = []
     if len(scored_items) == len(table):
-        mixtures = [scores[MIXTURES] for scores in scores_by_repeat]
+        mixtures = [scores[CONSTANT_MIXTURES] for scores in scores_by_repeat]
         for method in scores_by_repeat[0]:
-            if method != MIXTURES:
+            if method != CONSTANT_MIXTURES:
                 treatment = [scores[method] for scores in scores_by_repeat]
                 gap = model_selection.aiq_gap(table, treatment, mixtures, draws)
                 rows.append({"method": method} | vars(gap))
@@ -230,19 +268,38 @@ def _compare_aiq(
 
 
 def score_without_knob(table: OutcomeTable, folds: Sequence[Fold]) -> dict[str, HeldOutScores]:
-    """Scores the methods that have no knob: the best constant of train and dev, and random choices."""
-    is_scored = np.full(len(table), np.nan)  # 0 where an item is scored
-    is_scored[np.concatenate([fold.test for fold in folds])] = 0.0
-    uniform = np.stack([table.correct.mean(1), table.cost_usd.mean(1)]) + is_scored
+    """Scores the methods that have no parameter to trade accuracy for cost, and so ignore budgets.
+
+    Args:
+        table: The recorded outcomes.
+        folds: Train, dev and test items.
+
+    Returns:
+        Scores of BEST_CONSTANT, the most accurate single model on train and dev, and of RANDOM_MODEL, the expectation
+        over a uniformly random model; both are the same at every budget.
+    """
+    # nan for an item that is in no test set.
+    test = np.concatenate([fold.test for fold in folds])
+    random_correct = np.full(len(table), np.nan)
+    random_cost = np.full(len(table), np.nan)
+    random_correct[test] = table.correct[test].mean(1)
+    random_cost[test] = table.cost_usd[test].mean(1)
+
+    outcomes_by_method = {
+        BEST_CONSTANT: model_selection.score_best_constant(table, folds),
+        RANDOM_MODEL: ItemOutcomes(random_correct, random_cost),
+    }
     num_levels = len(model_selection.LEVELS)
     scores = {}
-    for method, equal in (
-        (CONSTANT, model_selection.score_best_constant(table, folds)),
-        (RANDOM, uniform),
-    ):
-        correct, cost_usd = (np.tile(values, (num_levels, 1)) for values in equal)
+    for method, outcomes in outcomes_by_method.items():
+        correct = np.tile(outcomes.correct, (num_levels, 1))  # (levels, items)
+        cost_usd = np.tile(outcomes.cost_usd, (num_levels, 1))
         scores[method] = HeldOutScores(
-            correct=correct, cost_usd=cost_usd, promised=cost_usd, equal=equal, picked=()
+            correct=correct,
+            cost_usd=cost_usd,
+            promised=cost_usd,
+            at_equal_quality=outcomes,
+            picked=(),
         )
     return scores
 
@@ -253,11 +310,18 @@ def score_without_knob(table: OutcomeTable, folds: Sequence[Fold]) -> dict[str, 
 def measure_budgets(
     table: OutcomeTable, scores: Mapping[str, HeldOutScores], folds: Sequence[Fold]
 ) -> pd.DataFrame:
-    """What methods promised and what they spent: a row per method and level, means over the items that were scored.
+    """Compares what methods promised on dev with what they spent on test, at every budget.
+
+    Args:
+        table: The recorded outcomes.
+        scores: Scores by method.
+        folds: Train, dev and test items.
 
     Returns:
-        method, level, promised, cost_usd, correct, groups_over_budget: the fraction of groups with at least
-        MIN_GROUP_SIZE items that spent more than OVERSPENT times the promise, nan where there is no such group.
+        A row for each method and budget: method; level, the budget as a fraction of the way from the cheapest model's
+        cost to the best constant's; promised, cost_usd (USD per item) and correct, means over test items; and
+        groups_over_budget, the fraction of groups with at least MIN_GROUP_SIZE items that spent more than
+        MAX_SPENDING_RATIO times what was promised, nan where there is no such group.
     """
     test = np.sort(np.concatenate([fold.test for fold in folds]))
     groups = pd.Series(table.groups[test])
@@ -272,7 +336,7 @@ def measure_budgets(
             by_group = by_item[is_large].groupby(large_groups).mean()
             groups_over_budget = np.nan
             if len(by_group):
-                is_over = by_group["cost_usd"] > OVERSPENT * by_group["promised"]
+                is_over = by_group["cost_usd"] > MAX_SPENDING_RATIO * by_group["promised"]
                 groups_over_budget = is_over.mean()
             rows.append(
                 {
@@ -288,14 +352,16 @@ def measure_budgets(
 
 
 def measure_item_budgets(choices: Sequence[Choices], folds: Sequence[Fold]) -> pd.DataFrame:
-    """CoRL promises a budget for every single item: by fold and budget, the fraction of items that cost more.
+    """Measures how often single items exceed the budget that CoRL's reward sets for each of them.
 
     Args:
-        choices: Of the network under CoRL's reward, one per fold; its knobs are named by their budgets in USD.
+        choices: Choices of the network under CoRL's reward, one for each fold. Its knob is the budget, and the name of
+            a knob setting is that budget in USD.
         folds: Train, dev and test items.
 
     Returns:
-        method, promised, items_over_budget, correct.
+        A row for each fold and budget: method, promised (the budget), items_over_budget (the fraction of test items
+        that cost more) and correct (the accuracy).
     """
     rows = []
     for fold, fold_choices in zip(folds, choices, strict=True):
@@ -316,40 +382,49 @@ def measure_item_budgets(choices: Sequence[Choices], folds: Sequence[Fold]) -> p
 
 
 def compare_methods(
-    rows: pd.DataFrame, repeat_averages: pd.DataFrame, equivalence_margin: float, gate: pd.Series
+    rows: pd.DataFrame,
+    repeat_averages: pd.DataFrame,
+    equivalence_margin: float,
+    decisions: pd.Series,
 ) -> pd.DataFrame:
     """Compares every method on one table with the best constant, with intervals over groups of items and repeats.
 
+    The best constant is the most accurate single model, asked for every item.
+
     Args:
-        rows: Of one table, as in `RecordedResults`.
-        repeat_averages: Of that table.
-        equivalence_margin: Accuracy that counts as none.
-        gate: By question, open or not open; a method whose question is not open gets no other verdict.
+        rows: `RecordedResults.rows` of one table.
+        repeat_averages: `RecordedResults.repeat_averages` of that table.
+        equivalence_margin: Difference of accuracies that is too small to matter.
+        decisions: By question of `headroom.estimate_headroom` (accuracy, money, check), OPEN where the table leaves
+            enough to gain, or NOT_OPEN. NOT_OPEN is then the verdict on every method of that question.
 
     Returns:
-        By method: `quality`, accuracy minus the best constant's, and `cost_ratio`, cost over its cost, both at equal
-        quality; `gain_over_mixtures`, accuracy at half of its cost minus that of mixtures there; `half_quality`, the
-        same minus the best constant's accuracy at its full cost; `verdict`, see `decide_verdict`. "cheaper" may rest
-        on equal quality or on half the cost: the second was added after a first run, so that word has two chances.
+        A row for each method, intervals but for the verdict:
+        quality: accuracy minus the best constant's, at equal quality.
+        cost_ratio: cost divided by the best constant's, at equal quality.
+        gain_over_mixtures: accuracy minus that of mixtures of single models, both at half of the best constant's cost.
+        half_quality: accuracy at half of the best constant's cost minus the best constant's accuracy.
+        verdict: see `decide_verdict`. It is CHEAPER if that holds at equal quality or at half the cost; the second
+            condition was added after a first run, so that this verdict has two chances.
     """
-    equal_rows = results_table.select(rows, condition=EQUAL)
-    half_rows = results_table.select(rows, condition=HALF)
-    equal_averages = repeat_averages[repeat_averages["condition"] == EQUAL]
-    half_averages = repeat_averages[repeat_averages["condition"] == HALF]
+    equal_rows = results_table.select(rows, condition=EQUAL_QUALITY)
+    half_rows = results_table.select(rows, condition=HALF_COST)
+    equal_averages = repeat_averages[repeat_averages["condition"] == EQUAL_QUALITY]
+    half_averages = repeat_averages[repeat_averages["condition"] == HALF_COST]
     comparisons = {}
     for method in dict.fromkeys(rows["method"]):
-        if method == CONSTANT:
+        if method == BEST_CONSTANT:
             continue
-        at_equal = compare_pair(equal_rows, equal_averages, method, CONSTANT)
-        at_half = compare_pair(half_rows, half_averages, method, CONSTANT)
-        to_mixtures = compare_pair(half_rows, half_averages, method, MIXTURES)
+        at_equal = compare_pair(equal_rows, equal_averages, method, BEST_CONSTANT)
+        at_half = compare_pair(half_rows, half_averages, method, BEST_CONSTANT)
+        to_mixtures = compare_pair(half_rows, half_averages, method, CONSTANT_MIXTURES)
         verdict = decide_verdict(at_equal["quality"], at_equal["cost_ratio"], equivalence_margin)
         second = decide_verdict(at_half["quality"], at_half["cost_ratio"], equivalence_margin)
         if second == CHEAPER:
             verdict = CHEAPER
-        # The oracle is no method, and so no question is too narrow for it.
-        question = "check" if method in (CHECK, POOR) else "money"
-        if gate[question] == headroom.NOT_OPEN and method != ORACLE:
+        # The oracle is a bound and no method, so that it keeps its verdict.
+        question = "check" if method in (PERFECT_CHECK, POOR_CHECK) else "money"
+        if decisions[question] == headroom.NOT_OPEN and method != ORACLE:
             verdict = headroom.NOT_OPEN
         comparisons[method] = at_equal | {
             "gain_over_mixtures": to_mixtures["quality"],
@@ -365,14 +440,15 @@ def compare_tables(
     """Compares every method with the best constant on every table of at least MIN_ITEMS items.
 
     Args:
-        results: Of `run`.
-        rows: Its rows as a results table.
-        equivalence_margin: Accuracy that counts as none.
+        results: What `run` returned.
+        rows: `results.rows` as a results table.
+        equivalence_margin: Difference of accuracies that is too small to matter.
 
     Returns:
         The columns of `compare_methods`, by table and method.
     """
-    gate_by_table = results.gate.set_index(["table", "question"])["question is"]
+    # By table and question, whether there is enough headroom for any method to win.
+    decisions = results.gate.set_index(["table", "question"])["question is"]
     comparisons = {}
     for table, description in results.descriptions.iterrows():
         if description["items"] >= MIN_ITEMS:
@@ -380,7 +456,7 @@ def compare_tables(
                 results_table.select(rows, group=table),
                 results.repeat_averages[results.repeat_averages["table"] == table],
                 equivalence_margin,
-                gate_by_table[table],
+                decisions[table],
             )
     return pd.concat(comparisons, names=["table"])
 
@@ -390,18 +466,18 @@ def compare_pair(
 ) -> dict[str, stats.Interval]:
     """Compares two methods item by item.
 
-    Intervals are over groups of items (column context), because what is held out whole varies whole, and over repeats,
-    because other folds let dev choose other knobs.
+    Intervals are over groups of items (column context), because the items of a group are not independent, and over
+    repeats, because with other folds other knob settings are chosen on dev.
 
     Args:
-        rows: Of one table and condition.
-        repeat_averages: Of the same table and condition.
-        method: Compared with the baseline.
-        baseline: What it is compared with.
+        rows: Rows of one table and condition, of all methods.
+        repeat_averages: Averages by repeat of the same table and condition.
+        method: Name of the method.
+        baseline: Name of the method that it is compared with.
 
     Returns:
-        quality: accuracy of the method minus that of the baseline; cost_ratio: cost over the baseline's, with an
-        interval by the delta method on its logarithm.
+        quality: accuracy of the method minus that of the baseline.
+        cost_ratio: its mean cost divided by the baseline's, with an interval by the delta method on its logarithm.
 
     Raises:
         ValueError: The two did not meet the same items.
@@ -439,23 +515,26 @@ def compare_pair(
 def decide_verdict(
     quality: stats.Interval, cost_ratio: stats.Interval, equivalence_margin: float
 ) -> str:
-    """Decides what two intervals say of a method beside the best constant.
+    """Decides how a method compares with the best constant, the most accurate single model.
 
     Args:
         quality: Accuracy minus the best constant's.
-        cost_ratio: Cost over the best constant's.
-        equivalence_margin: Accuracy that counts as none.
+        cost_ratio: Cost divided by the best constant's.
+        equivalence_margin: Difference of accuracies that is too small to matter.
 
     Returns:
-        WORSE: accuracy is lower by more than the margin. MORE_EXPENSIVE: it costs more. CHEAPER: a tenth of the money
-        is saved, the least that is worth having, and accuracy is not lower by the margin. Each with the whole interval;
-        UNDECIDED otherwise.
+        The first of these that holds for the whole interval, or UNDECIDED:
+        WORSE: accuracy is lower by more than the margin.
+        MORE_EXPENSIVE: it costs more.
+        CHEAPER: it saves at least the fraction of cost that is worth having (`headroom.MIN_WORTHWHILE_GAIN`), and
+            accuracy is not lower by the margin.
     """
     if quality.ci_high < -equivalence_margin:
         return WORSE
     if cost_ratio.ci_low > 1:
         return MORE_EXPENSIVE
-    saves_enough = cost_ratio.ci_high <= 1 - headroom.QUESTIONS["money"]
+    least_saving = headroom.MIN_WORTHWHILE_GAIN["money"]
+    saves_enough = cost_ratio.ci_high <= 1 - least_saving
     keeps_quality = quality.ci_low > -equivalence_margin
     return CHEAPER if saves_enough and keeps_quality else UNDECIDED
 
@@ -466,14 +545,15 @@ def decide_verdict(
 def join_for_transfer(
     source: OutcomeTable, target: OutcomeTable
 ) -> tuple[OutcomeTable, list[Fold]]:
-    """Joins two tables of the same models: methods learn and choose on the first and are scored on the second.
+    """Joins two tables of the same models, so that methods learn on the first and are scored on the second.
 
     Args:
-        source: A part of its groups is dev, the rest train.
-        target: All test; items that the source has too are left out (SWE-bench and SWT-bench share issues).
+        source: Its groups are divided into train and dev.
+        target: Its items are the test items, without those that are in the source, too (SWE-bench and SWT-bench share
+            issues).
 
     Returns:
-        The joint table and its one fold.
+        The joint table, and its one split into train, dev and test.
 
     Raises:
         TableError: Fewer than two models are common, or features differ.
@@ -510,37 +590,59 @@ def join_for_transfer(
 def trace_strong_calls(
     table: OutcomeTable, choices: Sequence[Choices], folds: Sequence[Fold]
 ) -> pd.DataFrame:
-    """The curve that APGR and CPT are read off (RouteLLM), of a table of two models.
+    """Computes the curve of accuracy over the fraction of calls to the strong model (RouteLLM).
+
+    RouteLLM's metrics APGR and CPT are computed from it.
 
     Args:
-        table: Of two models; the more expensive one is the strong one.
-        choices: Of a router, one per fold.
+        table: Outcomes of two models; the more expensive one is the strong model, the other one the weak model.
+        choices: A router's choices, one `Choices` for each fold, of the same number of knob settings.
         folds: Train, dev and test items.
 
     Returns:
-        share: fraction of items that go to the strong model, ascending from 0 to 1; correct: the accuracy there.
+        A row for each knob setting, and one for each model alone. Columns: share, the fraction of items that go to the
+        strong model, ascending from 0 to 1; correct, the accuracy there.
     """
     strong = int(table.cost_usd.mean(0).argmax())
+    weak = 1 - strong
+
+    # For each knob setting and item, what the router did while the item was held out.
     num_knobs = len(choices[0].names)
-    is_strong = np.full((num_knobs, len(table)), np.nan)
+    asks_strong = np.full((num_knobs, len(table)), np.nan)
     correct = np.full((num_knobs, len(table)), np.nan)
     for fold, fold_choices in zip(folds, choices, strict=True):
-        fold_cost = fold_choices.cost_usd[:, fold.test]
-        is_strong[:, fold.test] = fold_cost == table.cost_usd[fold.test, strong]
+        # `Choices` hold costs and no models: the model that was asked is known by its cost.
+        chosen_cost = fold_choices.cost_usd[:, fold.test]  # (knob settings, test items)
+        strong_cost = table.cost_usd[fold.test, strong]  # (test items,)
+        asks_strong[:, fold.test] = chosen_cost == strong_cost
         correct[:, fold.test] = fold_choices.correct[:, fold.test]
-    weak_end = (0.0, table.correct[:, 1 - strong].mean())
-    strong_end = (1.0, table.correct[:, strong].mean())
-    points = [weak_end, strong_end, *zip(is_strong.mean(1), correct.mean(1), strict=True)]
-    curve = pd.DataFrame(points, columns=["share", "correct"])
+
+    # The curve begins with the weak model alone and ends with the strong one alone.
+    weak_accuracy = table.correct[:, weak].mean()
+    strong_accuracy = table.correct[:, strong].mean()
+    shares = [0.0, 1.0, *asks_strong.mean(1)]
+    accuracies = [weak_accuracy, strong_accuracy, *correct.mean(1)]
+    curve = pd.DataFrame({"share": shares, "correct": accuracies})
     return curve.drop_duplicates("share").sort_values("share", ignore_index=True)
 
 
 def find_call_threshold(curve: pd.DataFrame, target: float = 0.5) -> float | str:
-    """CPT of a curve of `trace_strong_calls`, or why there is none."""
-    weak_accuracy, strong_accuracy = curve["correct"].iloc[[0, -1]].tolist()
-    shares, correct = curve["share"].to_numpy(), curve["correct"].to_numpy()
+    """Computes CPT, RouteLLM's call-performance threshold.
+
+    Args:
+        curve: Accuracy over the fraction of calls to the strong model, as `trace_strong_calls` returns it.
+        target: Fraction of the accuracy gap between the weak and the strong model that is to be recovered.
+
+    Returns:
+        The least fraction of calls to the strong model that does so, or a text that says why there is none.
+    """
+    weak_accuracy = curve["correct"].iloc[0]
+    strong_accuracy = curve["correct"].iloc[-1]
+    shares = curve["share"].to_numpy()
+    correct = curve["correct"].to_numpy()
     try:
         return stats.cpt(shares, correct, weak_accuracy, strong_accuracy, target)
     except ValueError as error:
+        # The first clause says what is wrong; the rest is a remedy.
         reason = str(error).split(",")[0].split(";")[0]
         return f"refused: {reason}"

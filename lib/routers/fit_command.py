@@ -26,7 +26,7 @@ EXAMPLES = """examples:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Makes the parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m lib router fit",
         description=__doc__,
@@ -112,7 +112,7 @@ def print_report(report: dict[str, Any]) -> None:
 
 
 def _write_interval(interval: dict[str, float | None], digits: int) -> str:
-    """A number with its interval."""
+    """Formats a number of the report with its interval, rounded to some digits after the point."""
     value = f"{interval['value']:.{digits}f}"
     if interval["ci_low"] is None:
         return value

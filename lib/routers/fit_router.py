@@ -17,7 +17,7 @@ import numpy as np
 
 from lib import stats
 from lib.recorded_outcomes import headroom, model_selection
-from lib.recorded_outcomes.model_selection import Fold
+from lib.recorded_outcomes.model_selection import Fold, ItemOutcomes
 from lib.recorded_outcomes.tables import OutcomeTable, TableError
 from lib.routers.prompt_encoder import PromptEncoder, fit_encoder
 from lib.routers.saved_router import OperatingPoint, Router
@@ -35,10 +35,10 @@ class FittedParts:
     """A router without its budget.
 
     Attributes:
-        encoder: Fitted on the prompts of some items.
-        success: Fitted on their outcomes.
-        chances: (items, models) predicted for all items.
-        cost_usd: (models,) mean cost of those items.
+        encoder: Converts prompts to vectors; fitted on the prompts of the train items.
+        success: Predicts from a vector how likely each model is correct; fitted on the train items.
+        chances: (items, models), predicted probabilities of being correct for all items of the table.
+        cost_usd: (models,), mean cost in USD over the train items.
     """
 
     encoder: PromptEncoder
@@ -55,18 +55,18 @@ def fit_router(
     num_folds: int = FOLDS,
     seed: int = 0,
 ) -> Router:
-    """Fits a router.
+    """Fits a router that chooses a model for each prompt within a mean budget, and measures it on held-out items.
 
     Args:
         table: Outcomes with prompts.
-        method: One of `success_model.METHODS`.
-        budget_usd: US dollars that a prompt may cost on average.
-        encoder: As `prompt_encoder.fit_encoder` takes it.
-        num_folds: Of the cross-validation; never more than groups.
-        seed: Of the division into folds.
+        method: How success is predicted, one of `success_model.METHODS`.
+        budget_usd: Mean cost of a prompt in USD that is allowed.
+        encoder: Name of an encoder, as `prompt_encoder.fit_encoder` takes it.
+        num_folds: Number of folds of the cross-validation; fewer where there are fewer groups.
+        seed: Seed of the division into folds.
 
     Returns:
-        The router, with a report of what it promises.
+        The router, with a report of its accuracy and cost on held-out items.
 
     Raises:
         TableError: The table has no prompts or too few groups, or the budget buys no model.
@@ -95,12 +95,12 @@ def fit_router(
 def fit_parts(
     table: OutcomeTable, method: str, encoder: str, learned_from: np.ndarray
 ) -> FittedParts:
-    """Fits encoder and model on some items, and predicts for all.
+    """Fits the encoder and the success model on some items, and predicts success for all items.
 
     Args:
         table: Outcomes with prompts.
-        method: One of `success_model.METHODS`.
-        encoder: As `prompt_encoder.fit_encoder` takes it.
+        method: How success is predicted, one of `success_model.METHODS`.
+        encoder: Name of an encoder, as `prompt_encoder.fit_encoder` takes it.
         learned_from: Indices of the items to learn from.
     """
     fitted_encoder = fit_encoder(encoder, [table.prompts[index] for index in learned_from])
@@ -115,7 +115,14 @@ def fit_parts(
 
 
 def make_options(table: OutcomeTable, parts: FittedParts) -> model_selection.Choices:
-    """What the router chooses at every rate, then each model for every item."""
+    """Lists what may be mixed for a budget: the router at every rate, then each model for every item.
+
+    The rate is the price at which expected cost is weighed against the probability of being correct, see
+    `headroom.choose_at_rates`.
+
+    Returns:
+        Outcomes (rates + models, items).
+    """
     all_models = np.arange(len(table.models))
     by_rate = headroom.choose_at_rates(table, parts.chances, all_models, parts.cost_usd)
     return model_selection.join_choices(by_rate, model_selection.constant_choices(table))
@@ -124,15 +131,15 @@ def make_options(table: OutcomeTable, parts: FittedParts) -> model_selection.Cho
 def calibrate(
     table: OutcomeTable, parts: FittedParts, calibration: np.ndarray
 ) -> tuple[OperatingPoint, ...]:
-    """Operating points on the hull of quality over cost of items that were not learned from.
+    """Finds the corners of the hull of accuracy over mean cost, on items that were not learned from.
 
     Args:
         table: Outcomes with prompts.
-        parts: Fitted on other items.
-        calibration: Indices of the items to calibrate on.
+        parts: The encoder and success model, fitted on other items.
+        calibration: Indices of the items on which accuracy and cost are measured.
 
     Returns:
-        The points, by rising cost.
+        The corners in the order of rising cost: the router at some rate, or one model for every prompt.
     """
     options = make_options(table, parts)
     frontier = model_selection.compute_frontier(options, calibration)
@@ -141,64 +148,71 @@ def calibrate(
     for option, cost_usd, accuracy in zip(
         frontier.knobs, frontier.cost_usd, frontier.correct, strict=True
     ):
+        # Options are rates first, then models.
+        rate = None
+        model = None
         if option < num_rates:
-            way = {"rate": float(headroom.RATES[option])}
+            rate = float(headroom.RATES[option])
         else:
-            way = {"model": table.models[option - num_rates]}
-        points.append(OperatingPoint(float(cost_usd), float(accuracy), **way))
+            model = table.models[option - num_rates]
+        points.append(OperatingPoint(float(cost_usd), float(accuracy), rate=rate, model=model))
     return tuple(points)
 
 
 def score_held_out(
     table: OutcomeTable, method: str, budget_usd: float, encoder: str, folds: list[Fold]
-) -> dict[str, np.ndarray]:
-    """Accuracy and cost of the router and of what it is compared with, each item while it was held out.
+) -> dict[str, ItemOutcomes]:
+    """Scores the router and its baselines at one budget, each item while it was held out.
 
     Args:
         table: Outcomes with prompts.
-        method: One of `success_model.METHODS`.
-        budget_usd: Mean cost of a prompt.
-        encoder: As `prompt_encoder.fit_encoder` takes it.
-        folds: Of the cross-validation.
+        method: How success is predicted, one of `success_model.METHODS`.
+        budget_usd: Mean cost of a prompt in USD that is allowed.
+        encoder: Name of an encoder, as `prompt_encoder.fit_encoder` takes it.
+        folds: Folds of the cross-validation.
 
     Returns:
-        By ROUTER, CONSTANT, MIXTURE, RANDOM and ORACLE an array (2, items), accuracy and cost_usd.
+        Correctness and cost of every item, by name: ROUTER; CONSTANT, the most accurate model within the budget, for
+        every item; MIXTURE, a random mixture of models within the budget; RANDOM, a uniformly random model; ORACLE,
+        the cheapest of the models that do best on the item.
     """
-    scores = {name: np.zeros((2, len(table))) for name in (ROUTER, CONSTANT, MIXTURE)}
+    scores = {}
+    for name in (ROUTER, CONSTANT, MIXTURE):
+        scores[name] = ItemOutcomes(np.zeros(len(table)), np.zeros(len(table)))
     constants = model_selection.constant_choices(table)
     for fold in folds:
         parts = fit_parts(table, method, encoder, fold.train)
         options = make_options(table, parts)
         weights = model_selection.compute_frontier(options, fold.dev).mix_for_cost(budget_usd)
-        scores[ROUTER][:, fold.test] = model_selection.expect_mixture(options, weights, fold.test)
+        correct, cost_usd = model_selection.expect_mixture(options, weights, fold.test)
+        scores[ROUTER].correct[fold.test] = correct
+        scores[ROUTER].cost_usd[fold.test] = cost_usd
 
-        # What needs no router may be chosen on all items that are not scored.
+        # Baselines learn nothing from prompts, so that they may be chosen on all items that are not scored.
         known = fold.train_and_dev
         best = find_affordable_constant(table.take(known), budget_usd)
-        scores[CONSTANT][:, fold.test] = [
-            table.correct[fold.test, best],
-            table.cost_usd[fold.test, best],
-        ]
+        scores[CONSTANT].correct[fold.test] = table.correct[fold.test, best]
+        scores[CONSTANT].cost_usd[fold.test] = table.cost_usd[fold.test, best]
         weights = model_selection.compute_frontier(constants, known).mix_for_cost(budget_usd)
-        scores[MIXTURE][:, fold.test] = model_selection.expect_mixture(
-            constants, weights, fold.test
-        )
+        correct, cost_usd = model_selection.expect_mixture(constants, weights, fold.test)
+        scores[MIXTURE].correct[fold.test] = correct
+        scores[MIXTURE].cost_usd[fold.test] = cost_usd
 
-    scores[RANDOM] = np.stack([table.correct.mean(1), table.cost_usd.mean(1)])
+    scores[RANDOM] = ItemOutcomes(table.correct.mean(1), table.cost_usd.mean(1))
     is_best = table.correct >= table.correct.max(1, keepdims=True) - 1e-9
     oracle_cost = np.where(is_best, table.cost_usd, np.inf).min(1)
-    scores[ORACLE] = np.stack([table.correct.max(1), oracle_cost])
+    scores[ORACLE] = ItemOutcomes(table.correct.max(1), oracle_cost)
     return scores
 
 
 @dataclass(frozen=True)
 class AverageQuality:
-    """AIQ: the mean height of a curve of accuracy over cost, from the cheapest model to the best one.
+    """AIQ: the mean accuracy of a curve of accuracy over cost, from the cheapest model's cost to the best one's.
 
     Attributes:
-        router: Of the router, on items that were held out.
-        mixtures: Of mixtures of models, which choose at random.
-        best_constant: Accuracy of the best model, which is the height of a curve that no cost lowers.
+        router: AIQ of the router, on held-out items.
+        mixtures: AIQ of random mixtures of models.
+        best_constant: Accuracy of the best model, the AIQ of a curve that reaches it at every cost.
         gain: router minus mixtures, with an interval over groups of items.
     """
 
@@ -247,14 +261,12 @@ def measure_average_quality(
 
     # Both curves between the same two costs.
     costs = model_selection.promised_costs(table, np.arange(len(table)))
-    heights = [
-        float(
-            model_selection.curve_height(
-                scores.correct.mean(1)[None], scores.cost_usd.mean(1)[None], costs[0], costs[-1]
-            )[0]
-        )
-        for scores in (router, mixtures)
-    ]
+    heights = []
+    for scores in (router, mixtures):
+        accuracy = scores.correct.mean(1)  # (levels,)
+        mean_cost = scores.cost_usd.mean(1)
+        height = model_selection.curve_height(accuracy, mean_cost, costs[0], costs[-1])
+        heights.append(float(height[0]))
     return AverageQuality(
         router=heights[0],
         mixtures=heights[1],
@@ -264,7 +276,7 @@ def measure_average_quality(
 
 
 def find_affordable_constant(table: OutcomeTable, budget_usd: float) -> int:
-    """The index of the most accurate model whose mean cost is within the budget, else of the cheapest."""
+    """Finds the index of the most accurate model whose mean cost is within the budget; the cheapest if none is."""
     mean_cost = table.cost_usd.mean(0)
     affordable = np.flatnonzero(mean_cost <= budget_usd)
     if not len(affordable):
@@ -275,39 +287,40 @@ def find_affordable_constant(table: OutcomeTable, budget_usd: float) -> int:
 
 def make_report(
     table: OutcomeTable,
-    scores: dict[str, np.ndarray],
+    scores: dict[str, ItemOutcomes],
     method: str,
     encoder: str,
     budget_usd: float,
     num_folds: int,
     seed: int,
 ) -> dict[str, Any]:
-    """What the router promises, as JSON.
+    """Makes the report of a router as JSON: its accuracy and cost on held-out items, beside baselines.
 
     Args:
         table: The outcomes.
-        scores: Of `score_held_out`.
-        method: Of the router.
-        encoder: Its name.
-        budget_usd: Mean cost of a prompt.
-        num_folds: Of the cross-validation.
-        seed: Of its folds.
+        scores: Outcomes by ROUTER and its baselines, as `score_held_out` returns them.
+        method: How success is predicted.
+        encoder: Name of the encoder.
+        budget_usd: Mean cost of a prompt in USD that is allowed.
+        num_folds: Number of folds of the cross-validation.
+        seed: Seed of its folds.
 
     Returns:
-        The settings; by method accuracy and cost_usd with intervals over groups; the gains over the best constant and
-        over mixtures; whether the budget was kept; and a sentence.
+        The settings; accuracy and cost_usd by method, with intervals over groups; the gains in accuracy over the best
+        affordable model and over mixtures; whether the budget was kept; and a sentence.
     """
     best = table.models[find_affordable_constant(table, budget_usd)]
-    methods = {
-        name: {
-            "accuracy": _to_json(stats.grouped_interval(values[0], table.groups), (0.0, 1.0)),
-            "cost_usd": _to_json(stats.grouped_interval(values[1], table.groups), (0.0, np.inf)),
+    methods = {}
+    for name, outcomes in scores.items():
+        accuracy = stats.grouped_interval(outcomes.correct, table.groups)
+        mean_cost = stats.grouped_interval(outcomes.cost_usd, table.groups)
+        methods[name] = {
+            "accuracy": _to_json(accuracy, (0.0, 1.0)),
+            "cost_usd": _to_json(mean_cost, (0.0, np.inf)),
         }
-        for name, values in scores.items()
-    }
     gains = {}
     for name in (CONSTANT, MIXTURE):
-        difference = scores[ROUTER][0] - scores[name][0]
+        difference = scores[ROUTER].correct - scores[name].correct
         gains[name] = _to_json(stats.grouped_interval(difference, table.groups))
     cost = methods[ROUTER]["cost_usd"]
     return {
@@ -334,7 +347,7 @@ def make_report(
 def _to_json(
     interval: stats.Interval, possible: tuple[float, float] = (-np.inf, np.inf)
 ) -> dict[str, float | None]:
-    """An interval as JSON, within what is possible; ends that are not known are null."""
+    """Converts an interval to JSON, clipped to the possible range; ends that are not known are null."""
     if not interval.known:
         return {"value": float(interval.value), "ci_low": None, "ci_high": None}
     ci_low, ci_high = np.clip([interval.ci_low, interval.ci_high], *possible)
@@ -347,13 +360,13 @@ def write_sentence(
     best: str,
     budget_usd: float,
 ) -> str:
-    """Says whether choosing pays at a budget.
+    """Says in a sentence whether choosing a model for each prompt pays at a budget.
 
     Args:
-        over_constant: Accuracy gained over the best model that the budget buys; value, ci_low, ci_high.
-        over_mixture: The same over mixtures of models, which choose at random.
-        best: That model.
-        budget_usd: Mean cost of a prompt.
+        over_constant: Gain in accuracy over the best model that the budget affords; value, ci_low, ci_high.
+        over_mixture: Gain in accuracy over a random mixture of models within the budget.
+        best: Name of that model.
+        budget_usd: Mean cost of a prompt in USD that is allowed.
     """
     points = _write_points(over_constant)
     where = f"always {best} at ${budget_usd:g} a prompt"
@@ -373,7 +386,7 @@ def write_sentence(
 
 
 def _write_points(gain: dict[str, float | None]) -> str:
-    """Percentage points with their interval, such as 3.1 points [1.0, 5.2]."""
+    """Formats a gain in percentage points with its interval, such as 3.1 points [1.0, 5.2]."""
     if gain["ci_low"] is None:
         return f"{100 * gain['value']:.1f} points"
     return f"{100 * gain['value']:.1f} points [{100 * gain['ci_low']:.1f}, {100 * gain['ci_high']:.1f}]"

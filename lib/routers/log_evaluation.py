@@ -29,11 +29,18 @@ VERSION = 1  # of the estimates from a user's log
 FOLDS = 5
 ROUTER = "router of predicted outcomes"
 ESTIMATORS = ("ips", "snips", "dr")
-MIN_MATCHES = 20  # choices of the log that a policy would have made, below which nothing is said
+MIN_MATCHES = 20  # items on which the log made a policy's choice; with fewer, nothing is said about the policy
 
 
 def predict_outcomes(table: ChoiceTable) -> np.ndarray:
-    """Predicted outcomes (items, models), each item's learned from other folds, whole groups together."""
+    """Predicts the outcome of every model on every item, by cross-fitting over whole groups.
+
+    Args:
+        table: The log, which has the outcome of one model for each item.
+
+    Returns:
+        (items, models) in [0, 1]; the predictions of an item are learned from other folds than its own.
+    """
     names, group_of_item = np.unique(table.groups, return_inverse=True)
     num_folds = min(FOLDS, len(names))
     order = seeds.rng("outcomes", "log folds", table.name).permutation(len(names))
@@ -54,12 +61,15 @@ def estimate_policies(table: ChoiceTable) -> pd.DataFrame:
     """Estimates the accuracy and cost of every model, and of a router.
 
     Args:
-        table: The log.
+        table: The log of choices with their probabilities.
 
     Returns:
-        A row for each policy: policy, matches (items on which the log made the policy's choice), cost_usd (SNIPS), and
-        for each of ESTIMATORS its value, ci_low and ci_high over groups, such as dr, dr_ci_low, dr_ci_high; gain and
-        its interval: DR minus that of the best single model, item by item.
+        A row for each policy, a single model for all items or the router:
+        policy: its name.
+        matches: number of items on which the log made the policy's choice.
+        ips, snips, dr: accuracy by each of ESTIMATORS, with the ends NAME_ci_low and NAME_ci_high over groups.
+        cost_usd: mean cost of an item, by SNIPS.
+        gain: dr minus that of the best single model, paired by item, with gain_ci_low and gain_ci_high.
     """
     predicted = predict_outcomes(table)
     num_items = len(table)
@@ -74,7 +84,7 @@ def estimate_policies(table: ChoiceTable) -> pd.DataFrame:
         rows.append(row)
     estimates = pd.DataFrame(rows)
 
-    # Of single models that the log chose often enough, the best one is what a router has to beat.
+    # The baseline is the best of the single models that the log chose often enough.
     is_usable = (estimates["policy"] != ROUTER) & (estimates["matches"] >= MIN_MATCHES)
     if not is_usable.any():
         return estimates.assign(gain=np.nan, gain_ci_low=np.nan, gain_ci_high=np.nan)
@@ -91,15 +101,16 @@ def estimate_policies(table: ChoiceTable) -> pd.DataFrame:
 def estimate_item_by_item(
     table: ChoiceTable, choices: np.ndarray, predicted: np.ndarray
 ) -> np.ndarray:
-    """The doubly robust estimate of a policy as a mean over (items,) contributions.
+    """Computes the contribution of each item to the doubly robust estimate of a policy's accuracy, which is their mean.
 
     Args:
         table: The log.
         choices: (items,) index of the model that the policy asks.
-        predicted: (items, models), outcomes as other items predict them.
+        predicted: (items, models), outcomes that were predicted from other items of the log.
     """
     items = np.arange(len(table))
-    weight = (choices == table.chosen) / table.propensity
+    # Importance weight: 0 where the log made another choice than the policy.
+    weight = (choices == table.chosen) / table.propensity  # (items,)
     residual = table.correct - predicted[items, table.chosen]
     return predicted[items, choices] + weight * residual
 
@@ -107,12 +118,12 @@ def estimate_item_by_item(
 def estimate_policy(
     table: ChoiceTable, choices: np.ndarray, predicted: np.ndarray
 ) -> dict[str, float]:
-    """Every estimate of one policy.
+    """Estimates accuracy and cost of one policy by each of ESTIMATORS, with intervals over groups.
 
     Args:
         table: The log.
         choices: (items,) index of the model that the policy asks.
-        predicted: (items, models), outcomes as other items predict them.
+        predicted: (items, models), outcomes that were predicted from other items of the log.
     """
     weight = (choices == table.chosen) / table.propensity  # (items,)
     mean_weight = float(weight.mean())
@@ -143,10 +154,10 @@ def estimate_policy(
 
 
 def write_sentence(estimates: pd.DataFrame) -> str:
-    """Says whether choosing seems to pay, by DR: the router beside the best single model.
+    """Says in a sentence whether choosing seems to pay: the router beside the best single model, by DR.
 
     Args:
-        estimates: Of `estimate_policies`.
+        estimates: As `estimate_policies` returns them.
     """
     models = estimates[estimates["policy"] != ROUTER]
     usable = models[models["matches"] >= MIN_MATCHES]
@@ -157,7 +168,10 @@ def write_sentence(estimates: pd.DataFrame) -> str:
         )
     best = usable.loc[usable["dr"].idxmax()]
     router = estimates[estimates["policy"] == ROUTER].iloc[0]
-    gain, ci_low, ci_high = 100 * router[["gain", "gain_ci_low", "gain_ci_high"]].astype(float)
+    # In percentage points.
+    gain = 100 * float(router["gain"])
+    ci_low = 100 * float(router["gain_ci_low"])
+    ci_high = 100 * float(router["gain_ci_high"])
     points = f"{gain:.1f} points [{ci_low:.1f}, {ci_high:.1f}] over always {best['policy']} (DR)"
     accuracies = (
         f"right on {router['dr']:.3f} of the items, where that model is on {best['dr']:.3f}"

@@ -21,7 +21,7 @@ from lib.routers import methods
 VERSION = 1  # of estimates from logs
 ESTIMATORS = ("naive", "direct", "ips", "snips", "dr")
 EXPLORATION = 0.3  # fraction of items on which the logging policy chooses at random
-_RATE = 0.1  # accuracy that the mean cost is worth, to both policies
+_RATE = 0.1  # accuracy that one mean cost of a call is worth to both policies
 _RIDGE_PENALTY = 10.0
 _SHARPNESS = 8.0  # inverse temperature of the logging policy's softmax
 
@@ -34,10 +34,11 @@ def estimate_from_logs(table: OutcomeTable, settings: RecordedSettings) -> pd.Da
 
     Args:
         table: The recorded outcomes.
-        settings: Of lesson 08; `draws` logs are simulated.
+        settings: Settings of lesson 08; `draws` logs are simulated.
 
     Returns:
-        One row per log and estimator: table, log, estimator, value, truth.
+        A row for each log and estimator: table, log (its index), estimator, value (the estimated accuracy), truth (the
+        policy's accuracy on the test items).
     """
     fold_of_item = model_selection.assign_folds(table, settings.folds, 0)
     fold = model_selection.make_cross_validation_folds(fold_of_item)[0]
@@ -81,14 +82,14 @@ def predict_outcomes(
     rows: np.ndarray,
     num_models: int,
 ) -> np.ndarray:
-    """Predicts q by a ridge regression of each model's outcomes on the items for which it was logged.
+    """Predicts outcomes q by a ridge regression for each model, on the items for which the log chose it.
 
     Args:
         features: (items, d).
-        logged: (items,), the model that was chosen.
-        reward: (items,), its outcome.
+        logged: (items,), index of the model that was chosen.
+        reward: (items,), its outcome in [0, 1].
         rows: Indices of the items to learn from.
-        num_models: Of the table.
+        num_models: Number of models.
 
     Returns:
         (items, models) in [0, 1]; the mean reward for a model that was logged less than twice.

@@ -7,9 +7,11 @@ small network reads an item and a knob and chooses a model; three networks of on
     ToolOrchestra                correct . (M_norm . P)                   knob: the user's weight on cost
     ARC (eq. 1)                  correct - lambda . cost / unit           knob: lambda
 
-All outcomes are recorded, so the expectation over the m models is a sum, and its exact gradient is followed:
-J = E sum_m pi_m(item, knob) R_m. Baselines: constants and their mixtures, nearest neighbours and logistic regression,
-an agent that is stopped once it has spent too much, pairs of models with a check between them, and an oracle.
+A knob is the one parameter of a method that trades accuracy for cost. All outcomes are recorded, so the expectation
+over the m models is a sum, and its exact gradient is followed: J = E sum_m pi_m(item, knob) R_m. A constant is one
+model, asked for every item; the best constant is the most accurate one. Baselines: constants and their mixtures,
+nearest neighbours and logistic regression, an agent that is stopped once it has spent too much, pairs of models with a
+check between them, and an oracle.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,20 +31,47 @@ from lib.recorded_outcomes.tables import OutcomeTable
 from lib.tool_orchestration.rewards import normalize_within_groups
 
 VERSION = 1  # of the methods on recorded outcomes
-CONSTANT, MIXTURES, RANDOM, ORACLE = "best constant", "mixtures", "random", "oracle"
+BEST_CONSTANT, CONSTANT_MIXTURES, RANDOM_MODEL, ORACLE = (
+    "best constant",
+    "mixtures",
+    "random",
+    "oracle",
+)
 NEAREST, LOGISTIC = "nearest neighbours", "logistic"
 CORL, ORCHESTRA, ARC = "CoRL's reward", "ToolOrchestra's reward", "ARC's reward"
-STOP, CHECK, POOR = "stop or escalate", "perfect check", "poor check"
+STOP_OR_ESCALATE, PERFECT_CHECK, POOR_CHECK = "stop or escalate", "perfect check", "poor check"
+# By method, its role in figures.
 ROLES = {
-    CONSTANT: "constant", MIXTURES: "constant", RANDOM: "constant", NEAREST: "router", LOGISTIC: "router",
-    CORL: "paper", ORCHESTRA: "paper", ARC: "paper", STOP: "router", POOR: "router", CHECK: "router", ORACLE: "oracle",
-}  # fmt: skip
+    BEST_CONSTANT: "constant",
+    CONSTANT_MIXTURES: "constant",
+    RANDOM_MODEL: "constant",
+    NEAREST: "router",
+    LOGISTIC: "router",
+    CORL: "paper",
+    ORCHESTRA: "paper",
+    ARC: "paper",
+    STOP_OR_ESCALATE: "router",
+    POOR_CHECK: "router",
+    PERFECT_CHECK: "router",
+    ORACLE: "oracle",
+}
 # Routers that read an item and choose before any model is asked.
 READERS = (NEAREST, LOGISTIC, CORL, ORCHESTRA, ARC)
-METRIC_NAMES = {  # of the methods, in the keys of metrics
-    MIXTURES: "mixtures", NEAREST: "knn", LOGISTIC: "logistic", CORL: "corl", ORCHESTRA: "toolorchestra", ARC: "arc",
-    STOP: "stop", POOR: "poor_check", CHECK: "check", ORACLE: "oracle", RANDOM: "random", CONSTANT: "constant",
-}  # fmt: skip
+# By method, its name in the keys of metrics.
+METRIC_NAMES = {
+    CONSTANT_MIXTURES: "mixtures",
+    NEAREST: "knn",
+    LOGISTIC: "logistic",
+    CORL: "corl",
+    ORCHESTRA: "toolorchestra",
+    ARC: "arc",
+    STOP_OR_ESCALATE: "stop",
+    POOR_CHECK: "poor_check",
+    PERFECT_CHECK: "check",
+    ORACLE: "oracle",
+    RANDOM_MODEL: "random",
+    BEST_CONSTANT: "constant",
+}
 
 # Of the poor check (assumed): wrong answers that it lets pass, correct ones that it refuses.
 MISS_RATE = 0.2
@@ -63,18 +92,19 @@ def make_choices(
     folds: Sequence[Fold],
     methods: Sequence[str] = tuple(ROLES),
 ) -> dict[str, list[Choices]]:
-    """Learns every method on the train items of each fold, and lets it choose for all items.
+    """Fits every method on the train items of each fold, and lets it choose models for all items.
 
     Args:
         table: The recorded outcomes.
-        settings: Of lesson 08.
-        seed: Of the networks.
+        settings: Settings of lesson 08.
+        seed: Seed of the networks.
         folds: Train, dev and test items.
-        methods: Which ones; those that have no choice to make, such as the best constant, are passed over.
+        methods: Names of the methods; those that choose nothing, such as the best constant, are skipped.
 
     Returns:
-        By method, one `Choices` per fold. Nearest neighbours and logistic regression are left out where items have no
-        features, stop or escalate where the cost does not tell how long a model worked.
+        By method, one `Choices` for each fold: the outcomes at each setting of its knob. Nearest neighbours and
+        logistic regression are missing where items have no features, STOP_OR_ESCALATE where costs do not tell how long
+        a model worked.
     """
     features_by_fold = []
     for fold in folds:
@@ -97,17 +127,18 @@ def _make_method_choices(
     folds: Sequence[Fold],
     features_by_fold: Sequence[np.ndarray],
 ) -> list[Choices]:
+    """Fits one method and lets it choose, one `Choices` for each fold; [] where the table does not allow it."""
     if method in REWARDS:
         reward = REWARDS[method](table)
         return train_networks(table, folds, features_by_fold, reward, settings, method, seed)
-    if method == STOP:
+    if method == STOP_OR_ESCALATE:
         if not table.cost_measures_work:
             return []
         return [stop_or_escalate(table, fold) for fold in folds]
     if method not in (NEAREST, LOGISTIC):
         return [CHOOSERS[method](table)] * len(folds)
 
-    # Features that are the same for every item say nothing.
+    # Features that are equal for all items cannot tell items apart.
     has_features = table.features.shape[1] > 0 and np.ptp(table.features, axis=0).any()
     if not has_features:
         return []
@@ -125,7 +156,7 @@ def _make_method_choices(
 
 
 def predict_logistic(features: np.ndarray, correct: np.ndarray, train: np.ndarray) -> np.ndarray:
-    """Predicts by a logistic regression for each model.
+    """Predicts each model's probability of being correct by a logistic regression of its own.
 
     Args:
         features: (items, d).
@@ -133,7 +164,8 @@ def predict_logistic(features: np.ndarray, correct: np.ndarray, train: np.ndarra
         train: Indices of the items to learn from.
 
     Returns:
-        (items, models), probabilities of being correct. A model that was always correct, or never, has its rate.
+        (items, models), probabilities of being correct. For a model that was always correct on the train items, or
+        never, it is its accuracy there.
     """
     p_correct = np.tile(correct[train].mean(0), (len(features), 1))
     for model in range(correct.shape[1]):
@@ -145,11 +177,11 @@ def predict_logistic(features: np.ndarray, correct: np.ndarray, train: np.ndarra
 
 
 def choose_by_prediction(table: OutcomeTable, fold: Fold, p_correct: np.ndarray) -> Choices:
-    """Asks argmax over all models of p_correct - rate x expected cost, at every rate.
+    """Chooses the model with the largest p_correct - rate x expected cost, at every rate of `headroom.RATES`.
 
     Args:
         table: The recorded outcomes.
-        fold: A model is expected to cost what it cost on its train items.
+        fold: Its train items give the expected cost of each model.
         p_correct: (items, models), predicted probabilities of being correct.
     """
     all_models = np.arange(len(table.models))
@@ -159,17 +191,17 @@ def choose_by_prediction(table: OutcomeTable, fold: Fold, p_correct: np.ndarray)
 
 # Networks under the papers' rewards ---------------------------------------------------------------
 
-# Of item indices (folds, batch) and knobs (folds, batch, 1) in [0, 1]: (folds, batch, models).
+# From item indices (folds, batch) and knobs (folds, batch, 1) in [0, 1] to rewards (folds, batch, models).
 Reward = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 @dataclass(frozen=True)
 class KnobReward:
-    """A reward that depends on a knob in [0, 1].
+    """A reward with a knob in [0, 1], the one number that trades accuracy for cost.
 
     Attributes:
-        compute: The reward of every model.
-        read_knob: What a position of the knob means, such as a budget in USD.
+        compute: Computes the reward of every model.
+        read_knob: Converts a knob in [0, 1] to what it stands for, such as a budget in USD.
     """
 
     compute: Reward
@@ -275,13 +307,14 @@ def train_networks(
         table: The recorded outcomes.
         folds: Train, dev and test items.
         features_by_fold: By fold, the features of all items, (items, d).
-        reward: What is maximized.
-        settings: updates, batch and learning_rate.
-        method: Names the random numbers, together with the table.
-        seed: Of the random numbers.
+        reward: The reward whose expectation is maximized.
+        settings: updates, batch and learning_rate are read.
+        method: Name of the method; with the name of the table it identifies the random stream.
+        seed: Seed of the random stream.
 
     Returns:
-        By fold, the most probable model for every item at each position of the knob.
+        For each fold, the outcomes of the most probable model for every item at each of _NUM_KNOBS settings of the
+        knob.
     """
     generator = seeds.torch_generator("meeting", "recorded", table.name, method, seed=seed)
     features = torch.as_tensor(np.stack(features_by_fold), dtype=torch.float32)
@@ -316,6 +349,7 @@ def train_networks(
 def _choose_most_probable(
     table: OutcomeTable, networks: FoldNetworks, features: torch.Tensor, reward: KnobReward
 ) -> list[Choices]:
+    """Asks the most probable model for every item, at evenly spaced settings of the knob; one `Choices` per fold."""
     knob_positions = np.linspace(0, 1, _NUM_KNOBS)
     models_by_knob = []  # by knob, (folds, items)
     for knob in knob_positions:
@@ -332,7 +366,14 @@ def _choose_most_probable(
 def _read_outcomes(
     table: OutcomeTable, chosen_models: np.ndarray, names: tuple[str, ...], learned: bool = False
 ) -> Choices:
-    """The recorded outcomes of chosen models (knobs, items)."""
+    """Looks up the recorded outcomes of chosen models.
+
+    Args:
+        table: The recorded outcomes.
+        chosen_models: (knob settings, items), model indices.
+        names: A name for each knob setting.
+        learned: Whether the choices were learned from the train items.
+    """
     items = np.arange(len(table))
     return Choices(
         correct=table.correct[items, chosen_models],
@@ -346,10 +387,17 @@ def _read_outcomes(
 
 
 def stop_or_escalate(table: OutcomeTable, fold: Fold) -> Choices:
-    """Stops a cheaper agent once it has spent a limit, and then asks a more expensive one.
+    """Stops a cheaper agent when it has spent a limit, and then asks a more expensive one.
 
-    An agent that finishes within the limit has its work accepted, unchecked. Of one that is stopped the limit is lost.
-    Limits are quantiles of what the agent spent on the train and dev items.
+    The work of an agent that finishes within the limit is accepted without a check. If it is stopped, the limit is paid
+    in addition to the second agent's cost. Limits are quantiles of what the agent spent on the train and dev items.
+
+    Args:
+        table: The recorded outcomes, of which costs tell how long an agent worked.
+        fold: Train, dev and test items.
+
+    Returns:
+        The outcomes of every pair of agents and limit, each of which is a knob setting.
     """
     train_rows = fold.train_and_dev
     candidates = headroom.sort_by_dominance(table.take(train_rows))[:_MAX_FIRST_AGENTS]
@@ -377,7 +425,10 @@ def stop_or_escalate(table: OutcomeTable, fold: Fold) -> Choices:
 
 
 def choose_by_outcome(table: OutcomeTable) -> Choices:
-    """The oracle: argmax of correct - rate x cost with known outcomes; at the least rate the cheapest correct model."""
+    """The oracle, which knows all outcomes: the model with the largest correct - rate x cost, at every rate.
+
+    At the smallest rate this is the cheapest of the models that are correct on the item.
+    """
     unit = float(table.cost_usd.mean()) or 1.0
     # A rate just above 0 chooses the cheapest of the correct models.
     rates = [1e-9, *headroom.RATES[1:]]
@@ -387,17 +438,18 @@ def choose_by_outcome(table: OutcomeTable) -> Choices:
 
 
 def _choose_with_poor_checker(table: OutcomeTable) -> Choices:
+    """A cascade whose check lets some wrong answers pass and refuses some correct ones."""
     return headroom.choose_with_checker(table, MISS_RATE, FALSE_ALARM_RATE)
 
 
 # By method, how it chooses on a table; None where it has to learn, or to choose a limit, by fold.
 CHOOSERS: Mapping[str, Callable[[OutcomeTable], Choices] | None] = {
-    MIXTURES: model_selection.constant_choices,
+    CONSTANT_MIXTURES: model_selection.constant_choices,
     NEAREST: None,
     LOGISTIC: None,
     **dict.fromkeys(REWARDS),
-    STOP: None,
-    POOR: _choose_with_poor_checker,
-    CHECK: headroom.choose_with_checker,
+    STOP_OR_ESCALATE: None,
+    POOR_CHECK: _choose_with_poor_checker,
+    PERFECT_CHECK: headroom.choose_with_checker,
     ORACLE: choose_by_outcome,
 }

@@ -36,7 +36,7 @@ NETWORK_ERRORS = (aiohttp.ClientError, TimeoutError, OSError, ValueError)
 
 
 class ModelUnavailable(RuntimeError):
-    """A model that gave no reply.
+    """Raised where a model gave no reply.
 
     Attributes:
         status: The HTTP status that says so; from 400 to 499 the request is at fault.
@@ -61,7 +61,7 @@ class ModelBackend(ABC):
 
     @abstractmethod
     async def complete(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The completion of a chat request, as JSON.
+        """Answers a chat request with a whole completion, as JSON.
 
         Args:
             body: The request, as the client sent it.
@@ -72,13 +72,13 @@ class ModelBackend(ABC):
 
     @abstractmethod
     def iterate_chunks(self, body: Mapping[str, Any]) -> AsyncIterator[dict[str, Any]]:
-        """The chunks of a streamed completion, the last of them with the usage.
+        """Yields the chunks of a streamed completion; the last one has the usage.
 
         Raises what `complete` raises; before the first chunk another model can still be asked.
         """
 
     def price_usage(self, usage: Mapping[str, Any] | None) -> float:
-        """US dollars of a reply: as the server bills it, else by its tokens and the model's prices."""
+        """Computes the cost of a reply in USD: as the server bills it, else by its tokens and the model's prices."""
         usage = usage or {}
         billed = usage.get("cost")
         if isinstance(billed, int | float) and not isinstance(billed, bool):
@@ -90,7 +90,7 @@ class ModelBackend(ABC):
         return tokens_in * price_in + tokens_out * price_out
 
     async def aclose(self) -> None:  # noqa: B027, a model of this process is closed by who opened it
-        """Let go of connections."""
+        """Closes connections."""
 
 
 class EndpointBackend(ModelBackend):
@@ -114,7 +114,7 @@ class EndpointBackend(ModelBackend):
         self._session: aiohttp.ClientSession | None = None
 
     def _open_session(self) -> aiohttp.ClientSession:
-        """The connections to the server, which belong to the event loop of the first request."""
+        """Opens the connections to the server, which belong to the event loop of the first request."""
         if self._session is None:
             # The certificates that every other client of this project trusts.
             is_secure = self._url.startswith("https:")
@@ -135,7 +135,7 @@ class EndpointBackend(ModelBackend):
         return self._session
 
     def _post(self, body: Mapping[str, Any]) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
-        """A request under way, to be entered."""
+        """Sends a request; the result is an asynchronous context manager of the response."""
         return self._open_session().post(
             self._url, json=body, params=self.settings.query or None, allow_redirects=False
         )
@@ -184,7 +184,7 @@ class EndpointBackend(ModelBackend):
             raise ModelUnavailable(f"{self.name}: the reply broke off")
 
     def _read_chunk(self, data: str) -> dict[str, Any]:
-        """One event of a stream as JSON, under the model's name here."""
+        """Parses one event of a stream, and replaces the server's name of the model by the one here."""
         try:
             chunk = json.loads(data)
             is_chunk = isinstance(chunk["choices"], list)
@@ -196,7 +196,7 @@ class EndpointBackend(ModelBackend):
         return chunk
 
     def _make_body(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The client's request as this server takes it."""
+        """Makes the request that is sent to this server from the client's."""
         settings = self.settings
         sent = {name: value for name, value in body.items() if name not in settings.omit}
         sent["model"] = settings.model
@@ -207,14 +207,14 @@ class EndpointBackend(ModelBackend):
         return sent | settings.extra_body
 
     def _refuse(self, status: int, text: str) -> ModelUnavailable:
-        """The error of a response that is no reply; redirections and successes become 502."""
+        """Makes the error for a response that is no reply; a redirection or a success becomes status 502."""
         words = " ".join(hide_secret(text, self._secret).split())[:SHOWN]
         return ModelUnavailable(
             f"{self.name} answers {status}: {words}", status if status >= 400 else BAD_GATEWAY
         )
 
     def _explain(self, error: Exception) -> ModelUnavailable:
-        """The error of a connection that failed."""
+        """Makes the error for a connection that failed."""
         if isinstance(error, TimeoutError):
             return ModelUnavailable(
                 f"{self.name}: no reply within {self.settings.timeout:g} s (timeout of the model)",
@@ -229,7 +229,7 @@ class EndpointBackend(ModelBackend):
 
 
 class InProcessBackend(ModelBackend):
-    """A lab model, or a Hugging Face folder, of this process."""
+    """A model that runs in this process: a lab model, or one from a Hugging Face folder."""
 
     def __init__(self, name: str, settings: ModelSettings, model: CompletionModel) -> None:
         super().__init__(name, settings)
@@ -264,14 +264,14 @@ class InProcessBackend(ModelBackend):
                 completion.cancel()
 
     def _make_body(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The client's request under the model's name, with the limit of its settings where the client names none."""
+        """Makes the model's request from the client's, with the token limit of the settings where it has none."""
         sent = {**body, "model": self.model.name}
         if sent.get("max_tokens") is None and sent.get("max_completion_tokens") is None:
             sent["max_tokens"] = self.settings.max_tokens
         return sent
 
     def _explain(self, error: Exception) -> ModelUnavailable:
-        """The error of a request that this model cannot honour, or of a model that is busy or broken."""
+        """Makes the error for a request that this model cannot honour, or for a model that is busy or broken."""
         status = BAD_GATEWAY
         if isinstance(error, RequestRefused):
             status = error.status
@@ -284,7 +284,7 @@ class InProcessBackend(ModelBackend):
 
 
 def read_secret(name: str, settings: ModelSettings) -> str:
-    """The server's API key from the environment variable that the settings name; "" where none is needed.
+    """Reads the server's API key from the environment variable that the settings name; "" where none is needed.
 
     Raises:
         ConfigurationError: The variable is not set.

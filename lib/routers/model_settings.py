@@ -24,7 +24,7 @@ MODELS_HELP = "YAML file with models: {NAME: {backend, base_url, model, price_in
 
 
 def read_model_settings(profile: str, own_file: Path | None = None) -> LLMSettings:
-    """The section llm, with the models of a user's file added.
+    """Reads the section llm of the settings, with the models of a user's file added.
 
     Args:
         profile: Of params.yaml.
@@ -64,7 +64,7 @@ def _check_mapping(own_file: Path, name: str, model: Any) -> Mapping[str, Any]:
 def select_models(
     llm: LLMSettings, names: Sequence[str], profile: str, models_folder: Path = checkpoints.MODELS
 ) -> LLMSettings:
-    """The section llm with some of its models, lab models at the prices of their cards.
+    """Selects some models of the section llm; lab models get the prices of their cards.
 
     Lab models are small transformers that were trained here; in a fresh clone their released weights are unpacked.
 

@@ -34,7 +34,7 @@ class PromptBatcher:
         self._task: asyncio.Task[None] | None = None
 
     async def encode(self, prompt: str) -> np.ndarray:
-        """The vector (d,) of a prompt, computed with those that wait beside it."""
+        """Encodes a prompt, (d,), in one batch with other prompts that are waiting."""
         future = asyncio.get_running_loop().create_future()
         self._waiting.append((prompt, future))
         if self._task is None or self._task.done():
@@ -42,7 +42,7 @@ class PromptBatcher:
         return await future
 
     async def _encode_waiting(self) -> None:
-        """Encodes batch after batch until nothing waits; an error is that of every request of its batch."""
+        """Encodes batches until no prompt is waiting; an error is raised in every request of its batch."""
         loop = asyncio.get_running_loop()
         while self._waiting:
             batch = self._waiting[:MAX_BATCH]
@@ -61,5 +61,5 @@ class PromptBatcher:
                     future.set_result(vector)
 
     def close(self) -> None:
-        """Ends the thread after its batch."""
+        """Ends the thread after its current batch."""
         self._thread.shutdown(wait=False, cancel_futures=True)

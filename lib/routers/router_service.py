@@ -36,13 +36,13 @@ class RoutedRequest:
     """A request with the models that may answer it.
 
     Attributes:
-        body: As the client sent it.
-        asked_for: The client's model: router, router@BUDGET, or a model's name.
-        budget_usd: Of the choice; None where the client named a model.
+        body: JSON of the request as the client sent it.
+        asked_for: The model in the request: router, router@BUDGET, or the name of a model.
+        budget_usd: Budget of the choice in USD; None where the client named a model.
         route: The router's choice; None where the client named a model.
-        ranking: Models in the order in which they are asked.
-        started: On the performance counter.
-        decision_seconds: That the choice took.
+        ranking: Models in the order in which they are asked until one replies.
+        started: When the request came, by `time.perf_counter`.
+        decision_seconds: How long the choice took.
     """
 
     body: Mapping[str, Any]
@@ -55,7 +55,7 @@ class RoutedRequest:
 
 
 class BaseService(ABC):
-    """Models by name, and completions by whichever of them is chosen for a request.
+    """Serves several models under one API, and chooses one of them for each request that names none.
 
     Attributes:
         backends: The models by name.
@@ -76,7 +76,7 @@ class BaseService(ABC):
         self.log = log
 
     async def start_completion(self, body: Any) -> RoutedCompletion:
-        """Chooses a model for a request; of a streamed reply it waits for the beginning.
+        """Chooses a model for a request and asks it; a streamed reply is awaited until it begins.
 
         Args:
             body: The JSON of POST /v1/chat/completions, as Python values.
@@ -94,13 +94,13 @@ class BaseService(ABC):
         return completion
 
     async def choose(self, body: Any) -> RoutedRequest:
-        """Reads a request and chooses.
+        """Checks a request and chooses the models that may answer it.
 
         Args:
             body: The JSON, as Python values.
 
         Raises:
-            RequestRefused: The body is no request, or asks for a model or a budget that there is not.
+            RequestRefused: The body is no valid request, or its model or budget is unknown.
         """
         started = time.perf_counter()
         if not isinstance(body, dict):
@@ -121,14 +121,14 @@ class BaseService(ABC):
 
     @abstractmethod
     async def choose_model(self, body: Mapping[str, Any], started: float) -> RoutedRequest:
-        """Chooses for a request for router, or router@BUDGET.
+        """Chooses models for a request whose model is router, or router@BUDGET.
 
         Args:
-            body: The request.
-            started: When it came, on the performance counter.
+            body: JSON of the request.
+            started: When it came, by `time.perf_counter`.
 
         Raises:
-            RequestRefused: The budget is none.
+            RequestRefused: The budget is not valid.
         """
 
     def check_router_name(self, asked_for: Any) -> None:
@@ -143,19 +143,19 @@ class BaseService(ABC):
             )
 
     def list_models(self) -> dict[str, Any]:
-        """What clients may ask for, as GET /v1/models gives it."""
+        """Lists the models that clients may ask for, as the reply to GET /v1/models."""
         return {"object": "list", "data": [self.describe_model(name) for name in self.models]}
 
     @abstractmethod
     def describe_model(self, name: str) -> dict[str, Any]:
-        """The router or one of its models, as GET /v1/models/NAME gives it.
+        """Describes the router or one of its models, as the reply to GET /v1/models/NAME.
 
         Raises:
             RequestRefused: There is none of that name.
         """
 
     async def aclose(self) -> None:
-        """Lets go of connections, threads and the log."""
+        """Closes connections, threads and the log."""
         for backend in self.backends.values():
             await backend.aclose()
         if self.log is not None:
@@ -163,7 +163,7 @@ class BaseService(ABC):
 
 
 class RouterService(BaseService):
-    """The models of a router by name, and completions by the one that it chooses.
+    """Serves a fitted router, and its models by name.
 
     Attributes:
         router: Chooses.
@@ -215,7 +215,7 @@ class RouterService(BaseService):
             self._batcher.close()
 
     def _read_budget(self, asked_for: str) -> float:
-        """The budget that a model's name asks for: router, or router@USD."""
+        """Reads the budget in USD from the model of a request: router (the default budget), or router@USD."""
         return self.budget_usd if asked_for == ROUTER_NAME else read_dollars(asked_for)
 
     def describe_model(self, name: str) -> dict[str, Any]:
@@ -232,14 +232,14 @@ class RouterService(BaseService):
 
 
 def read_dollars(asked_for: str, alternatives: str = "") -> float:
-    """The US dollars behind the @ of a model's name.
+    """Reads the budget in USD from the name of a model such as router@0.002.
 
     Args:
-        asked_for: Such as router@0.002.
-        alternatives: What else may stand there, for the error, such as "low, or ".
+        asked_for: The model in the request.
+        alternatives: What is allowed after the @ instead of a number, for the message, such as "low, or ".
 
     Raises:
-        RequestRefused: There stands no number above 0.
+        RequestRefused: What follows the @ is not a number above 0.
     """
     try:
         budget_usd = float(asked_for.partition("@")[2])
@@ -254,7 +254,9 @@ def read_dollars(asked_for: str, alternatives: str = "") -> float:
 
 
 class RoutedCompletion:
-    """The completion of one request by the first model that gives one; as `ChatCompletion` for the server.
+    """The completion of one request, by the first model of its ranking that replies.
+
+    It has the interface of `ChatCompletion`, which the server calls.
 
     Attributes:
         is_streamed: Whether the client wants chunks.
@@ -272,7 +274,7 @@ class RoutedCompletion:
         self._is_cancelled = False
 
     async def complete(self) -> dict[str, Any]:
-        """The whole completion.
+        """Asks the models in turn and returns the whole completion of the first that replies.
 
         Raises:
             RequestRefused: No model gives a reply.
@@ -295,7 +297,7 @@ class RoutedCompletion:
         raise self._refuse()
 
     async def begin_stream(self) -> None:
-        """Asks models until one has begun.
+        """Asks the models in turn until one begins to stream its reply.
 
         Raises:
             RequestRefused: None has.
@@ -316,7 +318,7 @@ class RoutedCompletion:
         raise self._refuse()
 
     async def iterate_chunks(self) -> AsyncIterator[dict[str, Any]]:
-        """The completion piece by piece.
+        """Yields the chunks of the completion.
 
         Raises:
             RequestRefused: The model broke off; what was sent cannot be taken back.
@@ -348,7 +350,7 @@ class RoutedCompletion:
             self._finish(self._backend, completion_id, usage, status)
 
     def cancel(self) -> None:
-        """Stops waiting, because nobody reads the reply any more."""
+        """Stops waiting for a reply, because the client has gone."""
         self._is_cancelled = True
         if self._call is not None:
             self._call.cancel()
@@ -357,12 +359,12 @@ class RoutedCompletion:
         return [self.service.backends[name] for name in self.request.ranking]
 
     def _note_failure(self, backend: ModelBackend, error: ModelUnavailable) -> None:
-        """Counts a model that gave no reply, and lets the next one be asked."""
+        """Counts a failure of a model; the next one is then asked."""
         self._failures.append(error)
         self.service.metrics.add("failures", 1, model=backend.name, status=str(error.status))
 
     def _refuse(self) -> RequestRefused:
-        """The error where no model gave a reply: of the request's fault only where all models say so."""
+        """Makes the error for a request that no model answered: a client error only where every model says so."""
         self._finish(None, None, None, "failed")
         statuses = [error.status for error in self._failures]
         status = statuses[0] if all(400 <= code < 500 for code in statuses) else BAD_GATEWAY

@@ -1,7 +1,7 @@
 """A controller that `python -m lib train corl` left in a folder, as far as it is needed to serve it.
 
     controller = load_controller("runs/first")
-    controller.usd_by_word        # {"low": 0.0005, "medium": 0.004, "high": 1000.0}
+    controller.budget_usd_by_label        # {"low": 0.0005, "medium": 0.004, "high": 1000.0}
 
 The folder holds settings.json (prompt, experts, limits of turns), call_costs.json (what a call to each expert costs, as
 the prompt names it), start.parquet (what the budget words stand for) and controller (weights and tokenizer). Left out:
@@ -31,26 +31,27 @@ WEIGHTS_FOLDER = CONTROLLER
 
 @dataclass(frozen=True)
 class SavedController:
-    """What decides how a controller answers.
+    """Settings of a trained CoRL controller: a language model that answers itself or calls expert models.
 
     Attributes:
-        folder: Of its weights and tokenizer.
-        style: Of its prompts: soft or hard.
+        folder: Folder of its weights and tokenizer.
+        style: How its prompts name the budget: soft or hard.
         system_prompt: The instructions, which name the experts and their prices.
-        usd_by_word: US dollars a request by budget word, as the controller was trained.
-        cost_by_expert: Mean US dollars of a call, the cheapest expert first.
-        expert_settings: By expert what the training asked: model, backend, price_in, price_out, max_tokens.
-        max_turns: Of an episode.
-        turn_tokens: Of a turn at the most.
-        response_tokens: Of an expert's reply that the controller reads at the most.
-        temperature: Of the controller; 0 is greedy, as in the evaluation of the training.
-        expert_temperature: Of the experts.
+        budget_usd_by_label: The budget of a request in USD that each label in its prompt (low, medium, high) stands
+            for, as the controller was trained.
+        cost_by_expert: Mean cost of a call in USD, the cheapest expert first.
+        expert_settings: By expert, its settings in the training: model, backend, price_in, price_out, max_tokens.
+        max_turns: Largest number of turns of an episode.
+        turn_tokens: Largest number of tokens of a turn.
+        response_tokens: Largest number of tokens of an expert's reply that the controller reads.
+        temperature: Sampling temperature of the controller; 0 is greedy, as in the evaluation of the training.
+        expert_temperature: Sampling temperature of the experts.
     """
 
     folder: Path
     style: str
     system_prompt: str
-    usd_by_word: Mapping[str, float]
+    budget_usd_by_label: Mapping[str, float]
     cost_by_expert: Mapping[str, float]
     expert_settings: Mapping[str, Mapping[str, Any]]
     max_turns: int
@@ -64,13 +65,23 @@ class SavedController:
         """Names of the experts as the controller writes them, the cheapest first."""
         return tuple(self.cost_by_expert)
 
-    def choose_word(self, budget_usd: float) -> str:
-        """The largest budget word that stands for no more dollars; the smallest one where all stand for more."""
-        affordable = [word for word in BUDGET_WORDS if self.usd_by_word[word] <= budget_usd]
+    def choose_budget_label(self, budget_usd: float) -> str:
+        """Chooses the largest budget that the controller was trained with and that is not above a budget in USD.
+
+        Args:
+            budget_usd: The budget of a request.
+
+        Returns:
+            Its label, low, medium or high; low where all budgets are above it.
+        """
+        affordable = []
+        for label in BUDGET_WORDS:
+            if self.budget_usd_by_label[label] <= budget_usd:
+                affordable.append(label)
         return affordable[-1] if affordable else BUDGET_WORDS[0]
 
     def open_generator(self) -> HFGenerator:
-        """Read the weights, on an accelerator where there is one.
+        """Reads the weights, onto an accelerator where there is one.
 
         Raises:
             ModelFolderError: The folder holds no model.
@@ -86,12 +97,12 @@ class SavedController:
 
 
 def is_controller_folder(folder: Path) -> bool:
-    """Whether a folder is that of a training of CoRL, finished or not."""
+    """Whether a folder was written by a training of CoRL, finished or not."""
     return (folder / SETTINGS).is_file() and (folder / CALL_COSTS_FILE).is_file()
 
 
 def load_controller(folder: str | Path) -> SavedController:
-    """Reads what a training left.
+    """Reads the settings of a controller from the folder of its training.
 
     Args:
         folder: As `python -m lib train corl --out` wrote it.
@@ -119,7 +130,7 @@ def load_controller(folder: str | Path) -> SavedController:
             folder=folder / WEIGHTS_FOLDER,
             style=settings["style"],
             system_prompt=prompts.write_system_prompt(settings["prompt"], cost_by_expert),
-            usd_by_word={word: float(dollars[word]) for word in BUDGET_WORDS},
+            budget_usd_by_label={word: float(dollars[word]) for word in BUDGET_WORDS},
             cost_by_expert=cost_by_expert,
             expert_settings={expert: settings["experts"][expert] for expert in cost_by_expert},
             max_turns=int(settings["turns"]),
@@ -136,17 +147,18 @@ def load_controller(folder: str | Path) -> SavedController:
 
 
 def add_expert_models(llm: LLMSettings, controller: SavedController) -> LLMSettings:
-    """The section llm with a model under each expert's name.
+    """Adds a model to the settings for each expert whose name is not there yet.
 
-    The controller's word for an expert may not be its name in llm.models (`routing.experts` of params.yaml). A model of
-    this machine is taken from the settings of the training then; an endpoint has to be named.
+    The name by which the controller calls an expert may differ from its name in llm.models (`routing.experts` of
+    params.yaml). A model that runs on this machine is then taken from the settings of the training; for an endpoint the
+    user has to name the model.
 
     Args:
-        llm: All models.
-        controller: With its experts.
+        llm: The section llm of the settings, with all models.
+        controller: The controller that calls the experts.
 
     Returns:
-        The settings.
+        The section llm with a model under the name of each expert.
 
     Raises:
         ParamsError: An expert is an endpoint that no model is named after.

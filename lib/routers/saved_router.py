@@ -38,13 +38,15 @@ class RouterError(ValueError):
 
 @dataclass(frozen=True)
 class OperatingPoint:
-    """One way of choosing, and what it came to on the items that the budget was calibrated on.
+    """A setting of the router, with its accuracy and cost on the items on which budgets were calibrated.
+
+    It either weighs success against cost at some rate, or asks one model for every prompt.
 
     Attributes:
-        cost_usd: Mean cost of a prompt.
+        cost_usd: Mean cost of a prompt in USD.
         accuracy: Mean accuracy.
-        rate: Correct answers that the mean model's cost is worth; None for a constant.
-        model: The model of a constant; None for a rate.
+        rate: Accuracy that one mean cost of a call is worth, see `headroom.choose_at_rates`; None for one model.
+        model: The model that is asked for every prompt; None for a rate.
     """
 
     cost_usd: float
@@ -55,16 +57,16 @@ class OperatingPoint:
 
 @dataclass(frozen=True)
 class Route:
-    """Where a prompt goes.
+    """The model that was chosen for a prompt.
 
     Attributes:
         model: The model to ask.
         propensity: The probability with which it was chosen.
-        probabilities: By model the probability of being chosen; they sum to 1.
-        success: By model the predicted chance of a right answer.
+        probabilities: By model, the probability of being chosen; they sum to 1.
+        success: By model, the predicted probability of a correct answer.
         expected_accuracy: `success` of the chosen model.
         expected_cost_usd: The chosen model's mean cost.
-        ranking: All models, the chosen one first, then in the order in which they stand in for it.
+        ranking: All models, the chosen one first, then in the order in which they are asked if it gives no reply.
     """
 
     model: str
@@ -78,16 +80,16 @@ class Route:
 
 @dataclass(frozen=True)
 class Router:
-    """Encoder, model and calibrated budgets.
+    """A fitted router: it predicts how likely each model is correct on a prompt, and chooses within a mean budget.
 
     Attributes:
-        models: Names, in the order of all arrays.
-        cost_usd: (models,) mean cost of a prompt.
-        encoder: From prompts to vectors.
-        success: From vectors to chances of being right.
-        points: What may be promised, by rising cost: corners of the hull of quality over cost.
-        budget_usd: Mean cost of a prompt that is kept where `route` is told none.
-        report: What it promises, see `fit_router`.
+        models: Names of the models, in the order of all arrays.
+        cost_usd: (models,), mean cost of a prompt in USD.
+        encoder: Converts prompts to vectors.
+        success: Predicts from a vector the probability of each model of being correct.
+        points: Operating points by rising cost: corners of the hull of accuracy over mean cost.
+        budget_usd: Budget of calls of `route` that name none: mean cost of a prompt in USD.
+        report: Accuracy and cost on held-out items, see `fit_router.make_report`.
     """
 
     models: tuple[str, ...]
@@ -112,11 +114,12 @@ class Router:
 
         Args:
             messages: The conversation, as in OpenAI's API, or a text.
-            budget: US dollars that a prompt may cost on average; None for that of the fit. Below the cheapest operating
-                point the cheapest is taken.
-            draw: In [0, 1), decides where the choice is random; None derives it from the prompt.
-            explore: Share of prompts that go to a model at random, so that a log tells something of all.
-            features: (d,) the prompt as the encoder gives it, where it was computed already.
+            budget: Mean cost of a prompt in USD that is allowed; None for `budget_usd`. A budget below the cheapest
+                operating point gets that point.
+            draw: A random number in [0, 1) that decides between two operating points; None derives it from the prompt.
+            explore: Fraction of prompts for which a uniformly random model is chosen, so that the log can be used to
+                estimate other policies.
+            features: (d,), the encoded prompt, where it was computed already.
 
         Returns:
             The chosen model and what is expected of it.
@@ -170,18 +173,18 @@ class Router:
         )
 
     def _choose(self, point: OperatingPoint, chances: np.ndarray) -> int:
-        """The index of the model that an operating point asks."""
+        """Chooses the index of a model at an operating point, from probabilities of being correct, (models,)."""
         if point.model is not None:
             return self.models.index(point.model)
         return int(self._utilities(point, chances).argmax())
 
     def _utilities(self, point: OperatingPoint, chances: np.ndarray) -> np.ndarray:
-        """Chance of a right answer minus its price, (models,); see `headroom.choose_at_rates`."""
+        """Computes the utility of each model, (models,): probability of being correct - rate x cost / mean cost."""
         unit = float(self.cost_usd.mean()) or 1.0
         return chances - (point.rate or 0.0) * self.cost_usd / unit
 
     def _rank(self, model: int, point: OperatingPoint, chances: np.ndarray) -> tuple[str, ...]:
-        """All models, the chosen one first, then by utility."""
+        """Ranks all models, the chosen one first, then by falling utility."""
         by_utility = np.argsort(-self._utilities(point, chances), kind="stable")
         order = [model, *(int(index) for index in by_utility if index != model)]
         return tuple(self.models[index] for index in order)
@@ -272,7 +275,7 @@ def _check_versions(folder: Path, versions: Mapping[str, int]) -> None:
 
 
 def _strip_prefix(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
-    """The arrays whose names begin with a prefix, without it."""
+    """Selects the arrays whose names begin with a prefix, and removes it from their names."""
     return {
         name.removeprefix(prefix): array
         for name, array in arrays.items()

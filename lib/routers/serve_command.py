@@ -50,7 +50,7 @@ then ask it:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Makes the parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m lib router serve",
         description=__doc__,
@@ -124,7 +124,7 @@ def check_options(options: argparse.Namespace) -> None:
 
 
 def make_router_application(options: argparse.Namespace) -> Starlette:
-    """The web application of a router and its models.
+    """Makes the web application of a router and its models.
 
     Args:
         options: Of the command line.
@@ -143,7 +143,7 @@ def make_router_application(options: argparse.Namespace) -> Starlette:
 
 
 def open_router_service(options: argparse.Namespace) -> RouterService:
-    """A router that was fitted, with its models; raises what `make_router_application` raises."""
+    """Opens a fitted router with its models; raises what `make_router_application` raises."""
     router = load_router(options.router)
     llm = read_model_settings(options.profile, options.model_file)
     llm = select_models(llm, router.models, options.profile)
@@ -154,7 +154,7 @@ def open_router_service(options: argparse.Namespace) -> RouterService:
 
 
 def open_controller_service(options: argparse.Namespace) -> BaseService:
-    """A trained controller with its experts; raises what `make_router_application` raises."""
+    """Opens a trained controller with its experts; raises what `make_router_application` raises."""
     # Imported here: a router that was fitted needs nothing of the trainings.
     from lib.routers.controller_service import ControllerService
 
@@ -173,7 +173,7 @@ def open_controller_service(options: argparse.Namespace) -> BaseService:
 
 
 def open_log(options: argparse.Namespace) -> ChoiceLog | None:
-    """The log of choices, where the command line names a folder for it."""
+    """Opens the log of choices, if the command line names a folder for it."""
     return None if options.log is None else ChoiceLog(options.log, options.log_prompts)
 
 

@@ -20,7 +20,7 @@ MAX_DEVIATIONS = 3.0  # at which a standardized feature is clipped
 
 
 class SuccessModel(ABC):
-    """Chances of models to be right.
+    """Predicts for each model the probability that it answers a prompt correctly.
 
     Attributes:
         method: One of METHODS.
@@ -39,11 +39,11 @@ class SuccessModel(ABC):
 
     @abstractmethod
     def predict(self, features: np.ndarray) -> np.ndarray:
-        """Chances (prompts, models) from features (prompts, d)."""
+        """Predicts probabilities of being correct, (prompts, models), from features (prompts, d)."""
 
 
 class ConstantSuccess(SuccessModel):
-    """The mean of each model, whatever the prompt: what any router has to beat."""
+    """Predicts each model's accuracy whatever the prompt is: the baseline of every router."""
 
     method = "constant"
 
@@ -56,7 +56,7 @@ class ConstantSuccess(SuccessModel):
 
 
 class LogisticSuccess(SuccessModel):
-    """A logistic regression for each model; one that was always right, or never, keeps its rate.
+    """A logistic regression for each model; for one that was always right, or never, its accuracy is predicted.
 
     P(right) = 1 / (1 + exp(-(w z + b))), z standardized. An outcome that is a mean over samples counts as a right and a
     wrong answer with those weights.
@@ -75,6 +75,7 @@ class LogisticSuccess(SuccessModel):
         weights = np.zeros((num_models, features.shape[1]))
         bias = np.zeros(num_models)
         is_fitted = np.zeros(num_models)
+        # Every item stands there twice, as a right and as a wrong answer, weighted by its mean outcome.
         both_outcomes = np.concatenate([np.ones(num_items), np.zeros(num_items)])
         for model in range(num_models):
             if not 0 < rate[model] < 1:
@@ -109,7 +110,7 @@ class LogisticSuccess(SuccessModel):
 
 
 class NeighbourSuccess(SuccessModel):
-    """How often each model was right on the nearest items that were learned from."""
+    """Predicts each model's accuracy on the nearest train items."""
 
     method = "knn"
 
@@ -168,5 +169,5 @@ def _measure_scale(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _standardize(features: np.ndarray, mean: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """Features by mean and deviation, clipped, so that an odd prompt is no further away than the oddest seen."""
+    """Standardizes features and clips them, so that an unusual prompt is not far beyond the train items."""
     return np.clip((features - mean) / scale, -MAX_DEVIATIONS, MAX_DEVIATIONS)

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from lib.recorded_outcomes.published_formats import PUBLISHED_FORMATS, recognize_format
-from lib.recorded_outcomes.tables import CHARACTERS, TableError
+from lib.recorded_outcomes.tables import CHARACTERS_PER_TOKEN, TableError
 from lib.recorded_outcomes.token_prices import TokenPrices
 from lib.recorded_outcomes.user_tables import read_outcome_table
 from lib.routers.evaluate_command import main
@@ -93,8 +93,8 @@ def test_responses_of_routellm_are_priced_by_their_length(tmp_path):
     make_routellm().to_csv(path, index=False)
     table = read_outcome_table(path, PRICES)
     order = check_outcomes(table, num_groups=NUM_ITEMS)
-    prompt_tokens = np.array([len(question) for question in QUESTIONS]) / CHARACTERS
-    expected = prompt_tokens * 1e-6 + 40 / CHARACTERS * 3e-6
+    prompt_tokens = np.array([len(question) for question in QUESTIONS]) / CHARACTERS_PER_TOKEN
+    expected = prompt_tokens * 1e-6 + 40 / CHARACTERS_PER_TOKEN * 3e-6
     assert table.cost_usd[order, 0] == pytest.approx(expected)
 
 
@@ -244,8 +244,12 @@ def test_sample_logs_of_lm_eval_are_read_from_a_folder_of_models(tmp_path):
     write_lm_eval(tmp_path)
     table = read_outcome_table(tmp_path, PRICES)
     order = check_outcomes(table, num_groups=NUM_ITEMS)
-    prompt_tokens = np.array([len(f"<0> {question}") for question in QUESTIONS]) / CHARACTERS
-    assert table.cost_usd[order, 0] == pytest.approx(prompt_tokens * 1e-6 + 8 / CHARACTERS * 3e-6)
+    prompt_tokens = (
+        np.array([len(f"<0> {question}") for question in QUESTIONS]) / CHARACTERS_PER_TOKEN
+    )
+    assert table.cost_usd[order, 0] == pytest.approx(
+        prompt_tokens * 1e-6 + 8 / CHARACTERS_PER_TOKEN * 3e-6
+    )
     notes = " ".join(table.notes)
     assert "1 older logs" in notes and "exact_match was read" in notes
     assert (

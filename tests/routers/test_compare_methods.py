@@ -19,7 +19,14 @@ from lib.routers.compare_methods import (
     estimate_gain,
     widen_for_comparisons,
 )
-from lib.routers.methods import CONSTANT, CORL, MIXTURES, NEAREST, ORACLE, STOP
+from lib.routers.methods import (
+    BEST_CONSTANT,
+    CONSTANT_MIXTURES,
+    CORL,
+    NEAREST,
+    ORACLE,
+    STOP_OR_ESCALATE,
+)
 from lib.stats import Interval
 from lib.stats.verdicts import UNDECIDED
 from tests.recorded_outcomes.small import made
@@ -41,9 +48,9 @@ def test_every_router_is_compared_and_the_oracle_is_above_all(comparison):
 
 def test_the_constant_gains_nothing_over_itself_and_mixtures_nothing_at_its_money(comparison):
     for condition in CONDITIONS:
-        own = comparison.at(CONSTANT, condition)
+        own = comparison.at(BEST_CONSTANT, condition)
         assert own.gain == Interval(0.0, 0.0, 0.0) and own.cost_ratio.value == pytest.approx(1)
-    assert comparison.at(MIXTURES, SAME_MONEY).gain.value == pytest.approx(0, abs=0.02)
+    assert comparison.at(CONSTANT_MIXTURES, SAME_MONEY).gain.value == pytest.approx(0, abs=0.02)
 
 
 def test_a_router_that_sees_who_is_right_gains_at_the_same_money(comparison):
@@ -56,7 +63,7 @@ def test_what_cannot_be_compared_has_its_reason():
     blind = compare_methods(table, SETTINGS, num_repeats=1)
     assert blind.routers == [CORL]
     assert "nothing describes the items" in blind.unavailable[MATRIX]
-    assert "does not tell" in blind.unavailable[STOP]
+    assert "does not tell" in blind.unavailable[STOP_OR_ESCALATE]
 
 
 def test_estimates_by_hand():

@@ -76,7 +76,7 @@ def test_a_trained_controller_is_served_and_calls_the_expert_of_its_budget(lab, 
 
 def test_a_training_that_is_not_finished_or_broken_is_named(lab, tmp_path):
     folder = shutil.copytree(lab / "CONTROLLER", tmp_path / "copy")
-    assert saved_controller.load_controller(folder).usd_by_word == BUDGETS
+    assert saved_controller.load_controller(folder).budget_usd_by_label == BUDGETS
     (folder / "start.parquet").write_bytes(b"nothing")
     with pytest.raises(RouterError, match="broken folder"):
         saved_controller.load_controller(folder)
@@ -98,7 +98,7 @@ def make_controller() -> SavedController:
         folder=Path("nowhere"),
         style="soft",
         system_prompt="",
-        usd_by_word={"low": 0.0, "medium": 0.02, "high": 1.0},
+        budget_usd_by_label={"low": 0.0, "medium": 0.02, "high": 1.0},
         cost_by_expert=COSTS,
         expert_settings={},
         max_turns=3,

@@ -11,7 +11,16 @@ from lib.recorded_outcomes import headroom
 from lib.reports import accessibility_check
 from lib.routers.compare_methods import LABELS, MATRIX
 from lib.routers.evaluate_command import main, make_parser
-from lib.routers.methods import CHECK, CORL, LOGISTIC, MIXTURES, NEAREST, ORACLE, POOR, STOP
+from lib.routers.methods import (
+    CONSTANT_MIXTURES,
+    CORL,
+    LOGISTIC,
+    NEAREST,
+    ORACLE,
+    PERFECT_CHECK,
+    POOR_CHECK,
+    STOP_OR_ESCALATE,
+)
 from tests.recorded_outcomes.small import long, made
 
 FILES = {
@@ -70,7 +79,17 @@ def test_the_page_loads_nothing_and_begins_with_the_sentence(evaluation):
 
 def test_the_tables_hold_every_method_with_intervals_and_budgets(evaluation):
     methods = pd.read_csv(evaluation / "methods.csv")
-    expected = (MIXTURES, NEAREST, LOGISTIC, MATRIX, CORL, STOP, CHECK, POOR, ORACLE)
+    expected = (
+        CONSTANT_MIXTURES,
+        NEAREST,
+        LOGISTIC,
+        MATRIX,
+        CORL,
+        STOP_OR_ESCALATE,
+        PERFECT_CHECK,
+        POOR_CHECK,
+        ORACLE,
+    )
     assert {LABELS[method] for method in expected} <= set(methods["method"])
     assert (methods["gain_ci_low"] <= methods["gain"]).all()
     assert (methods["gain"] <= methods["gain_ci_high"]).all()
@@ -79,7 +98,7 @@ def test_the_tables_hold_every_method_with_intervals_and_budgets(evaluation):
         budgets["ratio"], budgets["spent_usd"] / budgets["promised_usd"], rtol=1e-9
     )
     questions = pd.read_csv(evaluation / "headroom.csv")["question"].tolist()
-    assert questions == list(headroom.QUESTIONS)
+    assert questions == list(headroom.MIN_WORTHWHILE_GAIN)
 
 
 @pytest.mark.parametrize("num_items", [12, 24, 48])
@@ -157,7 +176,7 @@ def test_the_fewest_items_that_are_read_are_evaluated(tmp_path, num_items):
 
 def test_an_output_that_is_a_file_is_refused_before_the_work(tmp_path, capsys, monkeypatch):
     path = write_rows(tmp_path / "mine.csv", long(made(30)))
-    monkeypatch.setattr(headroom, "gate", lambda *_: pytest.fail("the work began"))
+    monkeypatch.setattr(headroom, "estimate_headroom", lambda *_: pytest.fail("the work began"))
     assert run(path, "--out", str(path)) == 2
     assert "is a file; name a folder" in capsys.readouterr().err
 

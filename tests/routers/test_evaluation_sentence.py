@@ -8,7 +8,7 @@ import pytest
 
 from lib import config
 from lib.recorded_outcomes import headroom
-from lib.routers.compare_methods import CONDITIONS, Comparison, MethodEstimate
+from lib.routers.compare_methods import CONDITIONS, MethodComparison, MethodEstimate
 from lib.routers.evaluation_sentence import (
     CEILING,
     CLOSE,
@@ -24,7 +24,7 @@ from lib.routers.evaluation_sentence import (
     decide_question,
     find_mde,
 )
-from lib.routers.methods import CHECK, LOGISTIC, NEAREST, POOR
+from lib.routers.methods import LOGISTIC, NEAREST, PERFECT_CHECK, POOR_CHECK
 from lib.stats import Interval
 from tests.recorded_outcomes.small import made
 
@@ -35,7 +35,7 @@ NO_GAIN, SAME_COST = Interval(0.0, -0.01, 0.01), Interval(1.0, 0.98, 1.02)
 def make_comparison(gain=NO_GAIN, cost_ratio=SAME_COST, equal_gain=NO_GAIN, num_groups=500):
     """Two routers, one of which has this gain at the same money and this cost ratio at equal quality."""
     estimates = {}
-    for method in (NEAREST, LOGISTIC, CHECK, POOR):
+    for method in (NEAREST, LOGISTIC, PERFECT_CHECK, POOR_CHECK):
         for condition in CONDITIONS:
             is_winner = method == LOGISTIC
             is_equal = condition == "equal quality"
@@ -48,7 +48,7 @@ def make_comparison(gain=NO_GAIN, cost_ratio=SAME_COST, equal_gain=NO_GAIN, num_
                 gain_over_mixtures=NO_GAIN,
                 cost_ratio=cost_ratio if is_winner and is_equal else SAME_COST,
             )
-    return Comparison(estimates, pd.DataFrame(), num_groups, {})
+    return MethodComparison(estimates, pd.DataFrame(), num_groups, {})
 
 
 def make_gate(accuracy=(-0.01, 0.01), money=(-0.02, 0.02), open_questions=()):
@@ -73,7 +73,7 @@ def answer(comparison=None, gate=None, table=None):
 
 def test_a_gain_is_said_in_points_with_an_interval_over_all_comparisons():
     won = answer(make_comparison(Interval(0.031, 0.010, 0.052)))
-    assert won.word == GAINS
+    assert won.verdict == GAINS
     assert won.sentence.startswith(
         "Choosing gains 3.1 points [0.4, 5.8] over always dear at the same money (logistic"
     )
@@ -81,7 +81,7 @@ def test_a_gain_is_said_in_points_with_an_interval_over_all_comparisons():
 
 
 def test_a_gain_that_only_its_interval_alone_would_show_is_not_claimed():
-    assert answer(make_comparison(Interval(0.020, 0.001, 0.039))).word != GAINS
+    assert answer(make_comparison(Interval(0.020, 0.001, 0.039))).verdict != GAINS
 
 
 def test_a_gain_that_costs_more_than_the_best_constant_is_not_one_at_the_same_money():
@@ -89,22 +89,22 @@ def test_a_gain_that_costs_more_than_the_best_constant_is_not_one_at_the_same_mo
     key = LOGISTIC, CONDITIONS[0]
     dearer = replace(comparison.estimates[key], cost_ratio=Interval(1.2, 1.1, 1.3))
     estimates = dict(comparison.estimates) | {key: dearer}
-    assert answer(replace(comparison, estimates=estimates)).word != GAINS
+    assert answer(replace(comparison, estimates=estimates)).verdict != GAINS
 
 
 def test_savings_need_a_tenth_of_the_money_and_the_quality():
     cheap = Interval(0.6, 0.5, 0.7)
     saved = answer(make_comparison(cost_ratio=cheap))
-    assert saved.word == SAVES
+    assert saved.verdict == SAVES
     assert saved.sentence.startswith("Choosing saves 40% [")
-    assert answer(make_comparison(cost_ratio=Interval(0.95, 0.92, 0.98))).word != SAVES
+    assert answer(make_comparison(cost_ratio=Interval(0.95, 0.92, 0.98))).verdict != SAVES
     worse = Interval(-0.03, -0.05, -0.01)
-    assert answer(make_comparison(cost_ratio=cheap, equal_gain=worse)).word != SAVES
+    assert answer(make_comparison(cost_ratio=cheap, equal_gain=worse)).verdict != SAVES
 
 
 def test_a_check_that_would_save_is_named_as_an_assumption():
     comparison = make_comparison()
-    key = CHECK, "equal quality"
+    key = PERFECT_CHECK, "equal quality"
     cheap = replace(comparison.estimates[key], cost_ratio=Interval(0.4, 0.3, 0.5))
     details = answer(
         replace(comparison, estimates=dict(comparison.estimates) | {key: cheap})
@@ -122,7 +122,7 @@ def test_a_model_that_is_cheapest_and_clearly_best_dominates():
     cost_usd[:, 2] /= 1_000  # the most accurate model becomes the cheapest
     dominated = answer(table=replace(table, cost_usd=cost_usd))
     lead = 100 * (correct[:, 2].mean() - max(correct[:, 0].mean(), correct[:, 1].mean()))
-    assert dominated.word == DOMINATED
+    assert dominated.verdict == DOMINATED
     assert (
         f"dear is the cheapest and the most accurate, right on {correct[:, 2].mean():.1%}"
         in dominated.sentence
@@ -130,7 +130,7 @@ def test_a_model_that_is_cheapest_and_clearly_best_dominates():
     assert f"{lead:.1f} points [" in dominated.sentence
     # Not clearly better than a copy of itself that costs more.
     correct[:, 0] = correct[:, 2]
-    assert answer(table=replace(table, correct=correct, cost_usd=cost_usd)).word != DOMINATED
+    assert answer(table=replace(table, correct=correct, cost_usd=cost_usd)).verdict != DOMINATED
 
 
 def test_a_model_that_is_nearly_always_right_leaves_nothing_to_add():
@@ -138,7 +138,7 @@ def test_a_model_that_is_nearly_always_right_leaves_nothing_to_add():
     correct = table.correct.copy()
     correct[:, 2] = np.arange(500) > 4
     said = answer(table=replace(table, correct=correct))
-    assert said.word == CEILING and "99.0%" in said.sentence
+    assert said.verdict == CEILING and "99.0%" in said.sentence
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_a_model_that_is_nearly_always_right_leaves_nothing_to_add():
 )  # fmt: skip
 def test_what_was_not_won_has_its_measured_reason(gate, word, text):
     said = answer(gate=gate)
-    assert said.word == word and text in said.sentence
+    assert said.verdict == word and text in said.sentence
 
 
 def test_too_few_items_are_said_with_the_detectable_effect_and_how_many_would_do():
@@ -165,7 +165,7 @@ def test_too_few_items_are_said_with_the_detectable_effect_and_how_many_would_do
 
 def test_the_items_needed_grow_with_the_square_of_the_detectable_effect():
     gate = pd.DataFrame({"ci_low": [-0.05], "ci_high": [0.05]}, index=["accuracy"])
-    ratio = find_mde(gate, "accuracy") / headroom.QUESTIONS["accuracy"]
+    ratio = find_mde(gate, "accuracy") / headroom.MIN_WORTHWHILE_GAIN["accuracy"]
     assert count_items_needed(1_000, gate, "accuracy") == pytest.approx(1_000 * ratio**2, rel=0.06)
     assert count_items_needed(1_000, gate / 100, "accuracy") > 1_000
 

@@ -10,19 +10,29 @@ from lib.experiment import artifacts, results_table, seeds
 from lib.recorded_outcomes import headroom, model_selection, tables
 from lib.recorded_outcomes.tables import TableError
 from lib.routers import experiment, methods
-from lib.routers.methods import CHECK, CONSTANT, LOGISTIC, MIXTURES, NEAREST, ORACLE, POOR
+from lib.routers.methods import (
+    BEST_CONSTANT,
+    CONSTANT_MIXTURES,
+    LOGISTIC,
+    NEAREST,
+    ORACLE,
+    PERFECT_CHECK,
+    POOR_CHECK,
+)
 from lib.stats import Interval
 from lib.tool_orchestration import rewards
 from tests.recorded_outcomes.small import made
 
 SETTINGS = config.load("smoke").recorded.model_copy(update={"updates": 20, "draws": 20, "seeds": 5})
-OPEN = pd.Series(dict.fromkeys(headroom.QUESTIONS, headroom.OPEN))
+OPEN = pd.Series(dict.fromkeys(headroom.MIN_WORTHWHILE_GAIN, headroom.OPEN))
 
 
 @pytest.fixture(scope="module")
 def frames() -> dict[str, pd.DataFrame]:
     return experiment.replay_table(
-        made(), SETTINGS, [MIXTURES, NEAREST, LOGISTIC, methods.CORL, POOR, CHECK, ORACLE]
+        made(),
+        SETTINGS,
+        [CONSTANT_MIXTURES, NEAREST, LOGISTIC, methods.CORL, POOR_CHECK, PERFECT_CHECK, ORACLE],
     )
 
 
@@ -42,25 +52,25 @@ def test_every_item_has_one_row_per_method_and_condition_averaged_over_repeats(f
 def test_a_router_with_skill_is_cheaper_than_the_best_constant_and_random_mixtures_are_not(frames):
     comparison = compare(frames, OPEN)
     assert comparison.loc[LOGISTIC, "verdict"] == experiment.CHEAPER
-    assert comparison.loc[CHECK, "verdict"] == experiment.CHEAPER
-    assert comparison.loc[MIXTURES, "verdict"] != experiment.CHEAPER
+    assert comparison.loc[PERFECT_CHECK, "verdict"] == experiment.CHEAPER
+    assert comparison.loc[CONSTANT_MIXTURES, "verdict"] != experiment.CHEAPER
     assert comparison.loc[LOGISTIC, "cost_ratio"].ci_high < 0.6
     assert comparison.loc[LOGISTIC, "gain_over_mixtures"].ci_low > 0
-    assert CONSTANT not in comparison.index
+    assert BEST_CONSTANT not in comparison.index
 
 
 def test_a_question_that_is_not_open_gets_no_other_verdict(frames):
     money_not_open = OPEN.where(OPEN.index != "money", headroom.NOT_OPEN)
     comparison = compare(frames, money_not_open)
     assert comparison.loc[LOGISTIC, "verdict"] == headroom.NOT_OPEN
-    assert comparison.loc[CHECK, "verdict"] == experiment.CHEAPER
+    assert comparison.loc[PERFECT_CHECK, "verdict"] == experiment.CHEAPER
 
 
 def test_a_pair_that_met_different_items_is_refused(frames):
-    rows = frames["rows"].query("condition == @model_selection.EQUAL")
+    rows = frames["rows"].query("condition == @model_selection.EQUAL_QUALITY")
     lacking = rows[(rows["method"] != LOGISTIC) | (rows["item"] != rows["item"].iloc[0])]
     with pytest.raises(ValueError, match="'logistic' and 'best constant' have not met the same"):
-        experiment.compare_pair(lacking, frames["repeat_averages"], LOGISTIC, CONSTANT)
+        experiment.compare_pair(lacking, frames["repeat_averages"], LOGISTIC, BEST_CONSTANT)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +108,7 @@ def test_a_transfer_scores_the_second_table_alone_and_leaves_out_common_items():
     assert fold.test.tolist() == list(range(240, 300))
     assert set(table.groups[fold.train]).isdisjoint(table.groups[fold.dev])
     assert table.items[fold.test].tolist() == target.items[60:].tolist()
-    frames = experiment.replay_table(table, SETTINGS, [MIXTURES, LOGISTIC], [fold])
+    frames = experiment.replay_table(table, SETTINGS, [CONSTANT_MIXTURES, LOGISTIC], [fold])
     assert set(frames["rows"]["item"]) == set(target.items[60:].tolist())
     assert frames["aiq"].empty
 
@@ -196,6 +206,6 @@ def test_a_job_runs_once(tmp_path):
     assert len(write_times) == 1
     assert find_write_times() == write_times
     pd.testing.assert_frame_equal(first.rows, second.rows)
-    assert first.descriptions.loc["swe-multimodal", "money"] == tables.RECORDED
-    assert set(first.gate["question"]) == set(headroom.QUESTIONS)
+    assert first.descriptions.loc["swe-multimodal", "money"] == tables.RECORDED_COSTS
+    assert set(first.gate["question"]) == set(headroom.MIN_WORTHWHILE_GAIN)
     assert np.isfinite(first.aiq["value"]).all()

@@ -11,7 +11,16 @@ from lib.agent_configuration.rewards import utility
 from lib.recorded_outcomes import model_selection
 from lib.rl.budget_reward import compute_budget_reward
 from lib.routers import methods
-from lib.routers.methods import CHECK, CORL, LOGISTIC, MIXTURES, NEAREST, ORACLE, POOR, STOP
+from lib.routers.methods import (
+    CONSTANT_MIXTURES,
+    CORL,
+    LOGISTIC,
+    NEAREST,
+    ORACLE,
+    PERFECT_CHECK,
+    POOR_CHECK,
+    STOP_OR_ESCALATE,
+)
 from lib.tool_orchestration.rewards import (
     compute_preference_rewards,
     make_outcome_vectors,
@@ -81,20 +90,22 @@ def test_a_correct_answer_that_became_cheaper_is_rewarded_no_less():
 def test_a_network_learns_which_model_is_good_at_what():
     """Two cheap models are correct where the feature says so, an expensive one nearly always: ask the cheap ones."""
     longer = SETTINGS.model_copy(update={"updates": 150})
-    choices = methods.make_choices(TABLE, longer, 0, FOLDS, [CORL, methods.ARC, MIXTURES])
+    choices = methods.make_choices(TABLE, longer, 0, FOLDS, [CORL, methods.ARC, CONSTANT_MIXTURES])
     scores = {}
     for method, method_choices in choices.items():
         scores[method] = model_selection.score_choices(
             TABLE, FOLDS, method_choices, SETTINGS.min_dev_gain
         )
     half = model_selection.LEVELS.index(0.5)
-    mixtures_accuracy = scores[MIXTURES].correct[half].mean()
+    mixtures_accuracy = scores[CONSTANT_MIXTURES].correct[half].mean()
     for method in (CORL, methods.ARC):
         assert scores[method].correct[half].mean() > mixtures_accuracy + 0.1, method
-        assert scores[method].equal[1].mean() < 0.3 * TABLE.cost_usd[:, 2].mean(), method
+        assert (
+            scores[method].at_equal_quality.cost_usd.mean() < 0.3 * TABLE.cost_usd[:, 2].mean()
+        ), method
 
 
-@pytest.mark.parametrize("method", [NEAREST, LOGISTIC, CORL, STOP])
+@pytest.mark.parametrize("method", [NEAREST, LOGISTIC, CORL, STOP_OR_ESCALATE])
 def test_outcomes_of_test_items_change_no_choice(method):
     fold = FOLDS[0]
     flipped = TABLE.correct.copy()
@@ -137,8 +148,8 @@ def test_an_agent_that_is_stopped_loses_what_it_spent():
 def test_without_features_no_method_predicts_and_where_cost_measures_no_work_none_stops():
     table = replace(TABLE, features=np.zeros((len(TABLE), 1)), cost_measures_work=False)
     made_choices = set(methods.make_choices(table, SETTINGS, 0, FOLDS))
-    assert not made_choices & {NEAREST, LOGISTIC, STOP}
-    assert {POOR, CHECK, CORL} <= made_choices
+    assert not made_choices & {NEAREST, LOGISTIC, STOP_OR_ESCALATE}
+    assert {POOR_CHECK, PERFECT_CHECK, CORL} <= made_choices
 
 
 def test_a_seed_repeats_the_choices_of_a_network_and_another_seed_need_not():

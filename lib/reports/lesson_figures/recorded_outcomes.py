@@ -9,29 +9,31 @@ from lib import stats
 from lib.experiment import results_table
 from lib.plots.tables import listed
 from lib.recorded_outcomes import headroom, tables
-from lib.recorded_outcomes.model_selection import HALF, Choices
+from lib.recorded_outcomes.model_selection import HALF_COST, MAX_SPENDING_RATIO, Choices
 from lib.routers import experiment
-from lib.routers.experiment import CHEAPER, OVERSPENT, RecordedResults
+from lib.routers.experiment import CHEAPER, RecordedResults
 from lib.routers.methods import (
     ARC,
-    CHECK,
-    CONSTANT,
+    BEST_CONSTANT,
+    CONSTANT_MIXTURES,
     CORL,
     LOGISTIC,
     METRIC_NAMES,
-    MIXTURES,
     ORACLE,
-    POOR,
-    RANDOM,
+    PERFECT_CHECK,
+    POOR_CHECK,
+    RANDOM_MODEL,
     READERS,
     ROLES,
-    STOP,
+    STOP_OR_ESCALATE,
 )
 
 # Methods that the lesson compares with the constants: all but the constants themselves and random choices.
-COMPARED = tuple(method for method in ROLES if method not in (CONSTANT, RANDOM, MIXTURES))
-TRADEOFF_METHODS = (MIXTURES, LOGISTIC, CORL, CHECK, ORACLE)
-AGENT_METHODS = (LOGISTIC, CORL, STOP, POOR, CHECK, ORACLE)
+COMPARED = tuple(
+    method for method in ROLES if method not in (BEST_CONSTANT, RANDOM_MODEL, CONSTANT_MIXTURES)
+)
+TRADEOFF_METHODS = (CONSTANT_MIXTURES, LOGISTIC, CORL, PERFECT_CHECK, ORACLE)
+AGENT_METHODS = (LOGISTIC, CORL, STOP_OR_ESCALATE, POOR_CHECK, PERFECT_CHECK, ORACLE)
 AGENT_TABLES = ("swe-bench", "swt-bench", "gaia")
 # Benchmarks with common models: a router learns on the first and is used on the second.
 TRANSFERS = (
@@ -163,10 +165,10 @@ def summarize_tradeoff(accuracy: pd.DataFrame) -> str:
         accuracy: Of `trace_tradeoff`.
     """
     at_half = accuracy["value"].xs(0.5, level="level")
-    gains = (at_half - at_half[MIXTURES]) * _POINTS
+    gains = (at_half - at_half[CONSTANT_MIXTURES]) * _POINTS
     return (
-        f"At half the cost: {LOGISTIC} gains {gains[LOGISTIC]:.1f} points over mixtures, a {CHECK} "
-        f"{gains[CHECK]:.1f}, the oracle {gains[ORACLE]:.1f}"
+        f"At half the cost: {LOGISTIC} gains {gains[LOGISTIC]:.1f} points over mixtures, a {PERFECT_CHECK} "
+        f"{gains[PERFECT_CHECK]:.1f}, the oracle {gains[ORACLE]:.1f}"
     )
 
 
@@ -218,7 +220,9 @@ def summarize_agents(ratios: pd.DataFrame) -> str:
         ratios: Of `select_intervals`, of column cost_ratio.
     """
     table_names = list(dict.fromkeys(ratios.index.get_level_values("table")))
-    phrases = [f"{ratios.loc[(table, CHECK), 'value']:.0%} ({table})" for table in table_names]
+    phrases = [
+        f"{ratios.loc[(table, PERFECT_CHECK), 'value']:.0%} ({table})" for table in table_names
+    ]
     return f"With a perfect check, the best agent's quality costs {listed(phrases)} of its price"
 
 
@@ -237,7 +241,7 @@ def collect_comparison_metrics(comparison: pd.DataFrame) -> dict[str, object]:
     """The metrics of every method on every table, by key."""
     metrics = {}
     for (table, method), row in comparison.iterrows():
-        if method in (MIXTURES, RANDOM):
+        if method in (CONSTANT_MIXTURES, RANDOM_MODEL):
             continue
         key = f"{table}.{METRIC_NAMES[method]}"
         for name, column in METRIC_COLUMNS.items():
@@ -249,13 +253,13 @@ def collect_comparison_metrics(comparison: pd.DataFrame) -> dict[str, object]:
 def count_cheaper_tables(comparison: pd.DataFrame) -> dict[str, int]:
     """On how many tables a router is cheaper than the best constant, with and without a check, as metrics."""
     is_cheaper = comparison["verdict"].eq(CHEAPER).unstack("method")
-    without_check = is_cheaper[is_cheaper.columns.intersection([*READERS, STOP])]
+    without_check = is_cheaper[is_cheaper.columns.intersection([*READERS, STOP_OR_ESCALATE])]
     agents = [table for table in tables.AGENTS if table in is_cheaper.index]
     return {
         "tables.all": len(is_cheaper),
         "tables.cheaper_without_check": int(without_check.any(axis=1).sum()),
-        "tables.cheaper_with_check": int(is_cheaper[CHECK].sum()),
-        "agents.cheaper_with_poor_check": int(is_cheaper.loc[agents, POOR].sum()),
+        "tables.cheaper_with_check": int(is_cheaper[PERFECT_CHECK].sum()),
+        "agents.cheaper_with_poor_check": int(is_cheaper.loc[agents, POOR_CHECK].sum()),
     }
 
 
@@ -268,7 +272,7 @@ def summarize_lesson(results: RecordedResults, comparison: pd.DataFrame) -> str:
         f"accuracy to a choice without a check. On {counts['tables.cheaper_without_check']} of {counts['tables.all']} "
         f"a router keeps the best constant's quality for clearly less money; with a perfect check on "
         f"{counts['tables.cheaper_with_check']}. On SWE-bench a pair of agents with such a check costs "
-        f"{cost_ratio[CHECK]} of the best agent, with a poor check {cost_ratio[POOR]}."
+        f"{cost_ratio[PERFECT_CHECK]} of the best agent, with a poor check {cost_ratio[POOR_CHECK]}."
     )
 
 
@@ -287,7 +291,7 @@ def measure_broken_budgets(budgets: pd.DataFrame) -> pd.DataFrame:
     """
     is_promise = budgets["level"].notna() & (budgets["method"] != ORACLE)
     promises = budgets[is_promise]
-    is_over = promises["cost_usd"] > OVERSPENT * promises["promised"]
+    is_over = promises["cost_usd"] > MAX_SPENDING_RATIO * promises["promised"]
     by_table = promises.assign(mean=is_over).groupby("table")[["mean", "groups_over_budget"]].mean()
     by_table["items"] = budgets.groupby("table")["items_over_budget"].mean()
     return by_table.rename(columns={"groups_over_budget": "groups"})
@@ -329,7 +333,7 @@ def collect_aiq_metrics(aiq: pd.DataFrame) -> dict[str, pd.Series]:
 def arrange_aiq(aiq: pd.DataFrame) -> pd.DataFrame:
     """AIQ minus that of mixtures, (tables, methods), of methods that play on all tables and tables that have all."""
     values = aiq.set_index(["table", "method"])["value"].unstack("method")
-    return values[[method for method in COMPARED if method != STOP]].dropna()
+    return values[[method for method in COMPARED if method != STOP_OR_ESCALATE]].dropna()
 
 
 def summarize_aiq(gaps: pd.DataFrame) -> str:
@@ -341,7 +345,7 @@ def summarize_aiq(gaps: pd.DataFrame) -> str:
     readers = gaps[list(READERS)].max(axis=1)
     return (
         f"The best router that reads the item adds at most {readers.max():.3f} of AIQ to mixtures, a perfect check up "
-        f"to {gaps[CHECK].max():.3f}"
+        f"to {gaps[PERFECT_CHECK].max():.3f}"
     )
 
 
@@ -355,14 +359,14 @@ def tabulate_regret(
         rows: Its rows as a results table.
         table_names: Tables to compare on.
     """
-    half_rows = results_table.select(rows, condition=HALF)
-    half_averages = results.repeat_averages[results.repeat_averages["condition"] == HALF]
+    half_rows = results_table.select(rows, condition=HALF_COST)
+    half_averages = results.repeat_averages[results.repeat_averages["condition"] == HALF_COST]
     regret = {}
     for table in table_names:
         table_rows = results_table.select(half_rows, group=table)
         table_averages = half_averages[half_averages["table"] == table]
         regret[table] = {}
-        for method in (MIXTURES, ARC, CORL, CHECK):
+        for method in (CONSTANT_MIXTURES, ARC, CORL, PERFECT_CHECK):
             pair = experiment.compare_pair(table_rows, table_averages, ORACLE, method)
             regret[table][method] = pair["quality"]
     return pd.DataFrame(regret).T
@@ -430,7 +434,7 @@ def summarize_appendix(
         num_changes: By table, price changes after which another method is cheapest.
         num_price_changes: Price changes per table.
     """
-    is_broken = transfers["overspending"] > OVERSPENT
+    is_broken = transfers["overspending"] > MAX_SPENDING_RATIO
     broken = is_broken.groupby(transfers["table"]).mean()
     transfer_phrases = []
     for source, target in TRANSFERS:

@@ -10,7 +10,17 @@ from lib import stats
 from lib.recorded_outcomes import headroom
 from lib.recorded_outcomes.model_selection import Choices
 from lib.reports.lesson_figures import recorded_outcomes as lesson_tables
-from lib.routers.methods import CHECK, CORL, LOGISTIC, MIXTURES, ORACLE, POOR, RANDOM, READERS, STOP
+from lib.routers.methods import (
+    CONSTANT_MIXTURES,
+    CORL,
+    LOGISTIC,
+    ORACLE,
+    PERFECT_CHECK,
+    POOR_CHECK,
+    RANDOM_MODEL,
+    READERS,
+    STOP_OR_ESCALATE,
+)
 
 GATE = pd.DataFrame(
     {
@@ -56,7 +66,12 @@ def test_open_questions_are_counted_coloured_and_named_in_the_title():
 def test_a_tradeoff_is_the_mean_over_repeats_and_its_title_the_gain_over_mixtures():
     rows = []
     for cv_repeat in (0, 1):
-        for method, accuracy in ((MIXTURES, 0.5), (LOGISTIC, 0.54), (CHECK, 0.7), (ORACLE, 0.9)):
+        for method, accuracy in (
+            (CONSTANT_MIXTURES, 0.5),
+            (LOGISTIC, 0.54),
+            (PERFECT_CHECK, 0.7),
+            (ORACLE, 0.9),
+        ):
             correct = accuracy + 0.02 * cv_repeat
             rows.append(("t", method, cv_repeat, 0.5, 0.001 * (1 + cv_repeat), correct))
     columns = ["table", "method", "cv_repeat", "level", "cost_usd", "correct"]
@@ -71,14 +86,14 @@ def test_a_tradeoff_is_the_mean_over_repeats_and_its_title_the_gain_over_mixture
 def test_only_routers_without_a_check_count_as_cheaper_without_one():
     comparison = make_comparison(
         {
-            ("swe-bench", CHECK): "cheaper",
-            ("swe-bench", POOR): "cheaper",
+            ("swe-bench", PERFECT_CHECK): "cheaper",
+            ("swe-bench", POOR_CHECK): "cheaper",
             ("swe-bench", LOGISTIC): "undecided",
-            ("swe-bench", MIXTURES): "cheaper",
+            ("swe-bench", CONSTANT_MIXTURES): "cheaper",
             ("swe-bench", ORACLE): "cheaper",
-            ("mmlu", CHECK): "undecided",
-            ("mmlu", POOR): "cheaper",
-            ("mmlu", STOP): "cheaper",
+            ("mmlu", PERFECT_CHECK): "undecided",
+            ("mmlu", POOR_CHECK): "cheaper",
+            ("mmlu", STOP_OR_ESCALATE): "cheaper",
         }
     )
     counts = lesson_tables.count_cheaper_tables(comparison)
@@ -86,13 +101,17 @@ def test_only_routers_without_a_check_count_as_cheaper_without_one():
     assert counts["tables.cheaper_without_check"] == 1  # mmlu, by stop or escalate
     assert counts["tables.cheaper_with_check"] == 1
     assert counts["agents.cheaper_with_poor_check"] == 1  # mmlu is no table of agents
-    verdicts = lesson_tables.tabulate_verdicts(comparison, [LOGISTIC, STOP])
+    verdicts = lesson_tables.tabulate_verdicts(comparison, [LOGISTIC, STOP_OR_ESCALATE])
     assert verdicts.loc["mmlu"].tolist() == ["-", "cheaper"]
 
 
 def test_metrics_leave_out_mixtures_and_random_choices():
     comparison = make_comparison(
-        {("t", MIXTURES): "undecided", ("t", RANDOM): "worse", ("t", CORL): "cheaper"}
+        {
+            ("t", CONSTANT_MIXTURES): "undecided",
+            ("t", RANDOM_MODEL): "worse",
+            ("t", CORL): "cheaper",
+        }
     )
     metrics = lesson_tables.collect_comparison_metrics(comparison)
     assert set(metrics) == {
@@ -143,14 +162,14 @@ def test_the_error_of_an_estimator_is_its_root_mean_square():
 def test_a_ranking_changes_where_another_method_is_cheapest_than_before():
     ratios = pd.DataFrame(
         [
-            ("t", 0.5, CHECK, 0.9), ("t", 0.5, STOP, 0.8),
-            ("t", 1.0, CHECK, 0.3), ("t", 1.0, STOP, 0.8),
-            ("t", 2.0, CHECK, 0.2), ("t", 2.0, STOP, 0.7),
+            ("t", 0.5, PERFECT_CHECK, 0.9), ("t", 0.5, STOP_OR_ESCALATE, 0.8),
+            ("t", 1.0, PERFECT_CHECK, 0.3), ("t", 1.0, STOP_OR_ESCALATE, 0.8),
+            ("t", 2.0, PERFECT_CHECK, 0.2), ("t", 2.0, STOP_OR_ESCALATE, 0.7),
         ],
         columns=["table", "factor", "method", "cost_ratio"],
     )  # fmt: skip
     cheapest, num_changes = lesson_tables.count_ranking_changes(ratios)
-    assert cheapest.loc["t"].tolist() == [STOP, CHECK, CHECK]
+    assert cheapest.loc["t"].tolist() == [STOP_OR_ESCALATE, PERFECT_CHECK, PERFECT_CHECK]
     assert num_changes == {"t": 1}
 
 
@@ -167,7 +186,7 @@ def test_of_choices_those_that_cost_more_and_solve_less_are_left_out():
 
 def test_the_conclusion_names_the_counts_and_the_price_of_a_check():
     comparison = make_comparison(
-        {("swe-bench", CHECK): "cheaper", ("swe-bench", POOR): "undecided"}
+        {("swe-bench", PERFECT_CHECK): "cheaper", ("swe-bench", POOR_CHECK): "undecided"}
     )
     results = SimpleNamespace(gate=GATE, descriptions=pd.DataFrame(index=["a", "b"]))
     sentence = lesson_tables.summarize_lesson(results, comparison)
