@@ -39,7 +39,7 @@ from lib.config import ROOT, ConfigurationGlassSettings, ConfigurationSettings
 from lib.experiment import artifacts, results_table, seeds, sweep
 from lib.rl import losses
 
-VERSION = 1  # of the worlds, and how policies do in them
+VERSION = 2  # of the worlds, and how policies do in them
 SYSTEM = "configuration_glass"  # of the record
 RUNS = ROOT / "data/runs/configuration_glass"
 ATOMS = 3  # of each agent; as many as it may be told, so that the best set is every atom that helps
@@ -51,7 +51,7 @@ CALLS = np.array(  # of each agent, (workflows, 3): the least of `workflows.CALL
         [0.5, 0.5, 2],
         [1, 1, 2],
         [3, 0, 1],
-        [0, 2, 2],
+        [1, 2, 1],
         [2, 1, 1],
         [1, 2, 1],
     ]
