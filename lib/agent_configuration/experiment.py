@@ -32,6 +32,7 @@ from lib.agent_configuration import (
     questions,
     rewards,
     search,
+    sources,
     training,
     variants,
     workflows,
@@ -44,7 +45,7 @@ from lib.agent_configuration.agent_system import (
     drop_lost_questions,
     table,
 )
-from lib.agent_configuration.atoms import Atom, library, prompts
+from lib.agent_configuration.atoms import Atom, library, prompts, select_atoms
 from lib.agent_configuration.cost_plan import GREEDY_ROUNDS, announce_experiment, announce_questions
 from lib.agent_configuration.error_taxonomy import classify
 from lib.agent_configuration.policy_updates import Rules
@@ -76,9 +77,9 @@ from lib.llm.chat_model import ChatModel
 from lib.llm.event_loop import EventLoopThread
 from lib.llm.open_models import ChatModels, export_recording, open_models
 from lib.rl import losses
-from lib.tasks import Item, mixed
+from lib.tasks import Item
 from lib.tools import Index, Sandbox, Tool, calculator, lookup, python
-from lib.tools import search as searching
+from lib.tools import search as search_tool
 
 VERSION = 1  # of what each job of the study plays and tests
 RUNS = ROOT / "data/runs/configuration"
@@ -128,14 +129,14 @@ class AgentConfigurationResults:
 
 
 def toolbox(sandbox: Sandbox) -> dict[str, Tool]:
-    """The four tools over the world of records that questions are about."""
-    every = (
+    """The four tools, over the two sources of facts that questions are about."""
+    tools = (
         calculator(),
-        searching(Index(mixed.build_documents())),
-        lookup(mixed.build_records()),
+        search_tool(Index(sources.build_documents())),
+        lookup(sources.build_records()),
         python(sandbox),
     )
-    return {tool.name: tool for tool in every}
+    return {tool.name: tool for tool in tools}
 
 
 class ConfigurationWorkbench:
@@ -147,7 +148,8 @@ class ConfigurationWorkbench:
         """Raises ParamsError for a library of atoms that is none."""
         self.settings, self.context, self.tools = settings, context, tools
         self.models, self.atoms_file = context.models, context.inputs["atoms"]
-        self.atoms: list[Atom] = library(self.atoms_file)
+        backend = context.llm.models[settings.model].backend
+        self.atoms: list[Atom] = select_atoms(library(self.atoms_file), backend)
         self.weights = Weights(**settings.reward.model_dump())
         self.loop = EventLoopThread()
         self._opened: dict[str, ChatModels] = {}
@@ -498,6 +500,7 @@ def versions(kind: str, llm: LLMSettings, asks: Iterable[str]) -> dict[str, int]
         "configuration space": action_space.VERSION,
         "kinds of questions": questions.VERSION,
         "prompt atoms": atoms.VERSION,
+        "sources of facts": sources.VERSION,
         "turns of agents": agent_models.VERSION,
         "calls of agents": agent_team.VERSION,
         "workflows": workflows.VERSION,

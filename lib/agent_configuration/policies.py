@@ -21,7 +21,7 @@ from torch.distributions import Categorical
 
 from lib.agent_configuration import action_space
 
-VERSION = 1  # of what policies of configurations choose
+VERSION = 2  # of what policies of configurations choose
 HIDDEN = 128
 
 
@@ -211,6 +211,9 @@ class PromptPolicy(nn.Module):
             ]
         )
         for agent in range(len(self.roles)):
+            # An agent without atoms has nothing to decide: STOP alone would be a step that is discounted.
+            if not self.roles[agent].any():
+                continue
             alive = present[:, agent].clone()
             for _ in range(action_space.MAX_ATOMS):
                 rows = alive.nonzero().squeeze(-1)
