@@ -49,14 +49,15 @@ def settings(llm=None, **changes) -> config.Params:
     fast = {"structure_rate": 1e-2, "prompt_rate": 1e-2}
     base = {
         "seeds": 1,
+        "ablation_seeds": 1,
         "jobs": 1,
         "train_items": 3,
-        "search_items": 1,
+        "search_items": 2,
+        "dev_items": 2,
         "test_items": ITEMS,
         "grid": 9,
         "sampled": 9,
         "episodes": UPDATES * BATCH,
-        "alone_episodes": BATCH,
         "save_every": SAVE,
         "tiers": [5, 9, 18],
         "ppo": fast | {"batch": BATCH, "epochs": 2},

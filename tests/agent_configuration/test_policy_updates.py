@@ -12,7 +12,7 @@ from torch.distributions import Categorical
 
 from lib.agent_configuration import policies, policy_updates
 from lib.agent_configuration.policies import Steps
-from lib.agent_configuration.policy_updates import EpisodeBatch, Rules, Side
+from lib.agent_configuration.policy_updates import EpisodeBatch, PolicyTrainer, Rules
 from lib.experiment import seeds
 
 INPUTS = 3
@@ -71,10 +71,10 @@ def test_a_decision_is_paid_less_the_more_decisions_follow():
 # PPO -----------------------------------------------------------------------------------------------
 
 
-def toy(n: int, grouped: bool) -> tuple[Side, EpisodeBatch]:
+def toy(n: int, grouped: bool) -> tuple[PolicyTrainer, EpisodeBatch]:
     """Structures of which those with workflow 3 are paid."""
     side, at = (
-        Side.of(policies.structure_policy(INPUTS, hidden=16), INPUTS, 3e-3, not grouped),
+        PolicyTrainer.of(policies.structure_policy(INPUTS, hidden=16), INPUTS, 3e-3, not grouped),
         torch.ones(n, INPUTS),
     )
     drawn = side.policy.draw(at, dice(4))
@@ -84,7 +84,7 @@ def toy(n: int, grouped: bool) -> tuple[Side, EpisodeBatch]:
     )
 
 
-def chance(side: Side, workflow: int) -> float:
+def chance(side: PolicyTrainer, workflow: int) -> float:
     with torch.no_grad():
         hidden = side.policy.trunk(torch.ones(1, INPUTS))
         return float(
@@ -129,7 +129,7 @@ def test_prompt_decisions_are_updated_with_their_own_advantages():
     """One agent, one atom: to tell it is paid, to stop is not, whatever the structure."""
     roles = np.array([[True], [False], [False]])
     prompt = policies.PromptPolicy(INPUTS, roles, hidden=16)
-    structure, side = toy(128, False)[0], Side.of(prompt, prompt.inputs, 3e-3)
+    structure, side = toy(128, False)[0], PolicyTrainer.of(prompt, prompt.inputs, 3e-3)
     at, chances = torch.ones(128, INPUTS), []
     for turn in range(3):
         drawn = structure.policy.draw(at, dice(5, turn))
@@ -154,7 +154,7 @@ def test_gradients_are_cut_to_their_greatest_norm(scale):
     policy = policies.structure_policy(INPUTS, hidden=8)
     value = policies.Value(INPUTS, 8)
     weights = [*policy.parameters(), *value.parameters()]
-    side = Side(policy, value, torch.optim.SGD(weights, lr=1.0))
+    side = PolicyTrainer(policy, value, torch.optim.SGD(weights, lr=1.0))
     before = [weight.detach().clone() for weight in weights]
     side.step(scale * sum((weight**2).sum() for weight in weights), 0.5)
     moved = float(
@@ -178,9 +178,9 @@ def test_the_elite_is_right_and_among_the_best():
         assert not policy_updates.elite(np.zeros(n), np.arange(float(n)), 0.3)[0].any()
 
 
-def coin_side(first: float, rate: float = 0.2) -> tuple[Coin, Side]:
+def coin_side(first: float, rate: float = 0.2) -> tuple[Coin, PolicyTrainer]:
     coin = Coin(first)
-    return coin, Side(coin, None, torch.optim.Adam(coin.parameters(), lr=rate))
+    return coin, PolicyTrainer(coin, None, torch.optim.Adam(coin.parameters(), lr=rate))
 
 
 def test_the_loss_of_imitation_is_minus_log_p_minus_the_entropy_bonus():
@@ -214,7 +214,7 @@ def test_imitation_moves_towards_what_is_shown_and_an_entropy_bonus_leaves_it_le
 
 def test_masked_actions_stay_impossible_when_a_policy_imitates():
     policy = policies.structure_policy(INPUTS, hidden=8)
-    side, at = Side.of(policy, INPUTS, 1e-2, valued=False), torch.ones(1, INPUTS)
+    side, at = PolicyTrainer.of(policy, INPUTS, 1e-2, valued=False), torch.ones(1, INPUTS)
     shown = torch.tensor([[0, 3, 0, 1, 0, 0]])
     before = float(policy.judge(at, shown)[0].detach())
     losses = policy_updates.imitate(side, [(at, shown)] * 20, 0.01, 0.5)

@@ -15,7 +15,6 @@ from lib.agent_configuration.agent_system import ConfiguredAnswer
 from lib.agent_configuration.policy_updates import Rules, joined
 from lib.agent_configuration.rewards import Weights
 from lib.agent_configuration.training import (
-    KINDS,
     ConfigurationPolicy,
     ConfigurationTraining,
     Refining,
@@ -24,6 +23,7 @@ from lib.agent_configuration.training import (
     prefer_better,
     refine,
 )
+from lib.agent_configuration.variants import MDP, POLICY_KINDS
 from lib.experiment import artifacts
 from lib.tasks import Item
 from tests.agent_configuration.small import ATOMS, CHAIN, LONG, NAMES
@@ -65,9 +65,8 @@ def training(
     grouped: bool = False,
 ) -> ConfigurationTraining:
     policy = ConfigurationPolicy(kind, STATES.shape[1], ATOMS, seed=seed)
-    plan = TrainingPlan(
-        updates * batch, batch, (rate, rate), Rules(grouped=grouped), Weights(), 4 if grouped else 1
-    )
+    rules = Rules(grouped=grouped, stepwise=kind == MDP)
+    plan = TrainingPlan(updates * batch, batch, (rate, rate), rules, Weights(), 4 if grouped else 1)
     return ConfigurationTraining(policy, system or Fake(), items, STATES, plan, seed, played)
 
 
@@ -113,7 +112,8 @@ def test_arc_learns_which_workflow_solves_which_question():
 
 
 @pytest.mark.parametrize(
-    "kind, grouped", [("bandit", False), ("episodes", False), ("hierarchy", True)]
+    "kind, grouped",
+    [("bandit", False), ("autoregressive", False), ("mdp", False), ("hierarchy", True)],
 )
 def test_rivals_learn_as_well(kind, grouped):
     made = done(kind=kind, updates=7, batch=40, rate=1e-2, grouped=grouped)
@@ -198,7 +198,7 @@ def test_a_training_asks_for_every_episode_once_and_keeps_all_of_it():
 # Policies ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", POLICY_KINDS)
 def test_a_policy_chooses_valid_configurations_of_the_right_roles(kind):
     policy = ConfigurationPolicy(kind, 3, ATOMS, seed=1)
     made = policy.decide(
@@ -233,7 +233,7 @@ def test_what_a_flat_action_means():
 # Equal seeds ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", POLICY_KINDS)
 def test_a_policys_first_weights_hang_on_its_seed_alone_and_travel_to_another(kind):
     one = ConfigurationPolicy(kind, 3, ATOMS, seed=3)
     torch.rand(3)
@@ -262,7 +262,7 @@ def test_equal_seeds_give_equal_bytes():
 
 
 @pytest.mark.parametrize(
-    "kind, kept", [("hierarchy", 1), ("hierarchy", UPDATES), ("bandit", 2), ("episodes", 2)]
+    "kind, kept", [("hierarchy", 1), ("hierarchy", UPDATES), ("bandit", 2), ("mdp", 2)]
 )
 def test_a_training_that_goes_on_asks_nothing_twice_and_ends_with_the_same_weights(
     kind, kept, tmp_path
