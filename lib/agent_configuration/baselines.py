@@ -60,10 +60,14 @@ def select_oracle(*tables: pd.DataFrame) -> pd.DataFrame:
 
 
 def oracle_dominates(oracle: pd.DataFrame, rows: pd.DataFrame) -> bool:
-    """Whether no row has a higher reward than the oracle on its question."""
-    best = oracle.set_index(QUESTION)["reward"]
-    limits = best.reindex(pd.MultiIndex.from_frame(rows[QUESTION])).to_numpy()
-    return bool((rows["reward"].to_numpy() <= limits).all())
+    """Whether no row has a higher reward than the oracle on its question.
+
+    Args:
+        oracle: One row for each item.
+        rows: Of any methods, with item and reward.
+    """
+    limits = rows["item"].map(oracle.set_index("item")["reward"])
+    return bool((rows["reward"] <= limits).all())
 
 
 def make_gate_rows(tried: pd.DataFrame) -> pd.DataFrame:

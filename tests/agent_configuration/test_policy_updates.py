@@ -11,6 +11,7 @@ from torch import nn
 from torch.distributions import Categorical
 
 from lib.agent_configuration import policies, policy_updates
+from lib.agent_configuration.action_space import WORKFLOWS
 from lib.agent_configuration.policies import Steps
 from lib.agent_configuration.policy_updates import EpisodeBatch, PolicyTrainer, Rules
 from lib.experiment import seeds
@@ -251,3 +252,46 @@ def test_log_probabilities_of_an_episodes_decisions_are_added():
         -5.0,
         0.0,
     ]
+
+
+def test_an_mdp_discounts_each_choice_by_how_many_choices_come_after_it():
+    """Two episodes, worked by hand: "direct" has no second agent, so fewer of its parts are choices."""
+    roles = np.array([[True], [False], [False]])
+    policy = policies.autoregressive(2, roles, 4)
+    sizes = policy.sizes
+    trainer = PolicyTrainer.of(policy, policy_updates.count_step_inputs(2, sizes), 1e-3)
+    actions = torch.zeros(2, len(sizes), dtype=torch.int64)
+    actions[1, 0] = WORKFLOWS.index("verify")
+    states = torch.eye(2)
+    logp, _ = policy.judge_parts(states, actions)
+    rewards = torch.tensor([1.0, 2.0])
+    batch = EpisodeBatch(
+        states,
+        actions,
+        logp.sum(1).detach(),
+        None,
+        rewards,
+        torch.arange(2),
+        part_logp=logp.detach(),
+    )
+    targets = []
+
+    def record(inputs):
+        targets.append(inputs)
+        return torch.zeros(len(inputs))
+
+    trainer.value.forward = record
+    losses_of_update = policy_updates.update(
+        trainer, None, batch, Rules(stepwise=True, gamma=0.5, epochs=1)
+    )
+    # "direct": workflow, tools1, three budgets but budget2, and three slots of the reasoner's atoms are choices.
+    num_choices = policy.is_choice(actions[:, 0]).sum(1).tolist()
+    assert num_choices == [7, 9]
+    returns = [0.5 ** (6 - t) for t in range(7)] + [2 * 0.5 ** (8 - t) for t in range(9)]
+    assert losses_of_update["structure_value"] == pytest.approx(
+        np.mean(np.square(returns)), rel=1e-5
+    )
+    assert targets[0].shape == (16, policy_updates.count_step_inputs(2, sizes))
+    # A step sees the choices before it and none after: the first step of each episode sees none.
+    seen = targets[0][:, 2 : 2 + sum(sizes)].sum(1)
+    assert seen[0] == seen[7] == 0 and seen[6] > seen[1] > 0
