@@ -73,8 +73,10 @@ def oracle_dominates(oracle: pd.DataFrame, rows: pd.DataFrame) -> bool:
 def make_gate_rows(tried: pd.DataFrame) -> pd.DataFrame:
     """What choosing a configuration for each question gains on dev questions, from which nothing learns.
 
-    The choice is made by reward on one sample and scored on the other, both ways round, so that luck gains nothing.
-    Where no configuration did better than the kind's constant on the first sample, that is kept.
+    The choice is made on one sample and scored on the other, both ways round, so that luck gains nothing. Of the
+    configurations that were right on the first sample it takes the one with the best mean reward on the kind's training
+    questions, which is the kind's constant wherever that was right. Among a hundred configurations a few are right by
+    luck, so the highest reward on a single sample would be a bad guide.
 
     Args:
         tried: Rows with the splits train, dev and dev_again.
@@ -84,9 +86,10 @@ def make_gate_rows(tried: pd.DataFrame) -> pd.DataFrame:
     """
     samples = [tried[tried["split"] == split] for split in ("dev", "dev_again")]
     best = find_best_number(tried)
-    best_by_kind = {
-        kind: find_best_number(of_kind) for kind, of_kind in tried.groupby("group", sort=False)
-    }
+    train = tried[tried["split"] == "train"]
+    # Mean reward on training questions, (kinds, configurations)
+    priors = train.pivot_table(index="group", columns="number", values="reward")
+    best_by_kind = priors.idxmax(axis=1)
     tables = []
     for sample, (choosing, scoring) in enumerate([samples, samples[::-1]]):
         kinds = scoring.groupby(QUESTION, sort=False)["group"].first()
@@ -94,10 +97,11 @@ def make_gate_rows(tried: pd.DataFrame) -> pd.DataFrame:
         chosen = {
             BEST_CONSTANT: pd.Series(best, index=kinds.index),
             BEST_PER_KIND: fallbacks,
-            BEST_PER_QUESTION: _choose_per_question(choosing, fallbacks),
+            BEST_PER_QUESTION: _choose_per_question(choosing, priors),
         }
         by_choice = scoring.set_index([*QUESTION, "number"])
         for method, numbers in chosen.items():
+            numbers = numbers.reindex(kinds.index)
             index = pd.MultiIndex.from_arrays(
                 [*kinds.index.to_frame().to_numpy().T, numbers.to_numpy()],
                 names=by_choice.index.names,
@@ -107,16 +111,22 @@ def make_gate_rows(tried: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True)
 
 
-def _choose_per_question(rows: pd.DataFrame, fallbacks: pd.Series) -> pd.Series:
-    """The number of the configuration with the highest reward on each question; the fallback where none is above it."""
-    rewards = rows.pivot_table(
-        index=QUESTION, columns="number", values="reward", aggfunc="first", sort=False
-    ).reindex(fallbacks.index)
-    columns = rewards.columns.to_numpy()
-    positions = np.searchsorted(np.sort(columns), fallbacks.to_numpy())
-    fallback_columns = np.argsort(columns)[positions]
-    values = rewards.to_numpy()
-    fallback_rewards = values[np.arange(len(values)), fallback_columns]
-    is_better = np.nanmax(values, axis=1) > fallback_rewards
-    chosen = np.where(is_better, np.nanargmax(values, axis=1), fallback_columns)
-    return pd.Series(columns[chosen], index=fallbacks.index)
+def _choose_per_question(rows: pd.DataFrame, priors: pd.DataFrame) -> pd.Series:
+    """The number of a configuration for each question.
+
+    Args:
+        rows: One sample of every configuration on every question.
+        priors: (kinds, configurations) mean reward on training questions.
+
+    Returns:
+        Of the configurations that were right, the one with the best prior; the best prior of all where none was.
+    """
+    correct = rows.pivot_table(
+        index=[*QUESTION, "group"], columns="number", values="correct", aggfunc="first", sort=False
+    ).reindex(columns=priors.columns)
+    prior_of_question = priors.loc[correct.index.get_level_values("group")].to_numpy()
+    # Ranks lie below 1, so that they decide only between configurations that are equally right.
+    ranks = prior_of_question.argsort(axis=1).argsort(axis=1) / prior_of_question.shape[1]
+    chosen = np.argmax(correct.to_numpy() + ranks, axis=1)
+    questions = correct.index.droplevel("group")
+    return pd.Series(priors.columns.to_numpy()[chosen], index=questions)

@@ -9,6 +9,9 @@ arc.gain                             reward of ARC above the best constant per k
 contrast.arc_<baseline>.accuracy and .reward
 regret.<method>                      reward of the oracle above the method
 oracle.dominates                     whether no method is above the oracle on any question
+transfer.<kind>.<kind>.gap           accuracy on the second kind of what learned on the first, minus what learned there
+larger.gap                           accuracy of ARC's choices with larger agents minus with its own
+workflows.best.<kind>, .lead.<kind>  which workflow is best, and how far ahead of the next
 atoms.<name>.effect                  accuracy with the atom minus without; .effect_tokens likewise
 arc.episodes, arc.seeds              episodes of each policy, and trainings
 """
@@ -23,7 +26,18 @@ import pandas as pd
 
 from lib import stats
 from lib.agent_configuration import atom_effects, baselines
-from lib.agent_configuration.results import ATOMS, GATE, OTHER, OWN, TEST, TRAIN
+from lib.agent_configuration.results import (
+    ATOMS,
+    BY_WORKFLOW,
+    GATE,
+    LARGER,
+    OTHER,
+    OWN,
+    TEST,
+    TRAIN,
+    compare_workflows,
+    none_wins_everywhere,
+)
 from lib.stats.ranges import UNIT, range_of_name
 
 # Compared with ARC; the first were named before the run and are tested together.
@@ -53,6 +67,8 @@ def estimate_metrics(rows: pd.DataFrame) -> dict[str, Any]:
         | estimate_oracle(rows)
         | estimate_atoms(rows)
         | estimate_transfer(rows)
+        | estimate_workflows(rows)
+        | estimate_larger_agents(rows)
         | count_training(rows)
     )
 
@@ -187,7 +203,36 @@ def estimate_transfer(rows: pd.DataFrame) -> dict[str, Any]:
         difference = stats.paired_difference(
             compared, "correct", {"only": source}, {"only": target}
         )
-        estimates[f"transfer.{source}.{target}"] = _clip_to_range(difference.iloc[0], "correct")
+        estimates[f"transfer.{source}.{target}.gap"] = _clip_to_range(difference.iloc[0], "correct")
+    return estimates
+
+
+def estimate_workflows(rows: pd.DataFrame) -> dict[str, Any]:
+    """Which workflow is best on each kind, by how much, and whether none is best on all."""
+    by_workflow = rows[rows["split"] == BY_WORKFLOW]
+    if by_workflow["method"].nunique() < 2:
+        return {}
+    leads = compare_workflows(by_workflow)
+    estimates: dict[str, Any] = {"workflows.none_wins_everywhere": none_wins_everywhere(leads)}
+    next_best = leads.groupby("group", sort=False).head(1)
+    for (kind, best, _), lead in next_best.iterrows():
+        estimates[f"workflows.best.{kind}"] = best
+        estimates[f"workflows.lead.{kind}"] = _clip_to_range(lead, "correct")
+    return estimates
+
+
+def estimate_larger_agents(rows: pd.DataFrame) -> dict[str, Any]:
+    """Accuracy of ARC's choices with the larger agents minus the same with its own, over all kinds and by kind."""
+    tests = rows[(rows["split"] == TEST) & (rows["method"] == "arc")]
+    if not {OWN, LARGER} <= set(tests["style"]):
+        return {}
+    estimates = {}
+    pair = {"style": LARGER}, {"style": OWN}
+    for kind in ("", *dict.fromkeys(tests["group"])):
+        of_kind = tests[tests["group"] == kind] if kind else tests
+        difference = stats.paired_difference(of_kind, "correct", *pair).iloc[0]
+        name = f"larger.{kind}.gap" if kind else "larger.gap"
+        estimates[name] = _clip_to_range(difference, "correct")
     return estimates
 
 

@@ -4,6 +4,7 @@
 
     test      a method on a test question: correct, reward, cost_usd, tokens_out, workflow, error ...
               style is OWN (a policy on the kind that it learned from), OTHER (other kinds), LARGER (larger agents)
+    workflows the best configuration of each workflow (method), chosen on training questions, on test questions
     gate      what choosing for each question gains on dev questions, before anything is trained
     atoms     an episode with an atom (style) or without
     train     mean reward and accuracy of an update (step), by kind
@@ -16,16 +17,20 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from lib import stats
 from lib.agent_configuration import atom_effects, baselines
+from lib.agent_configuration.action_space import WORKFLOWS
 from lib.agent_configuration.experiment import AgentConfigurationResults
 from lib.agent_configuration.search import BASE
 from lib.agent_configuration.search_jobs import GREEDY, GRID, SAMPLED
 from lib.agent_configuration.variants import DPO, NAMED, NO_SFT, UNTRAINED, label_method
 from lib.config import Params
 from lib.llm import reply_shares
+from lib.stats.verdicts import FAILS, HOLDS, UNDECIDED
 
 SYSTEM = "configuration"  # of the results table
-TEST, GATE, ATOMS, TRAIN = "test", "gate", "atoms", "train"  # values of `split`
+# Values of `split`.
+TEST, BY_WORKFLOW, GATE, ATOMS, TRAIN = "test", "workflows", "gate", "atoms", "train"
 OWN, OTHER, LARGER = "own kind", "other kind", "larger agents"  # values of `style` of test rows
 PROMPTED = ("zero_shot", "few_shot")
 _CONSTANTS = ("base", "grid", "greedy", "random", "best_constant", "by_kind")
@@ -69,7 +74,7 @@ def make_rows(results: AgentConfigurationResults, params: Params) -> pd.DataFram
     atoms = results.atoms.rename(columns={"atom": "style"}).assign(
         split=ATOMS, method=ATOMS, seed=0
     )
-    tables = [tests, gate, atoms]
+    tables = [tests, make_workflow_rows(results.tried), gate, atoms]
     if len(results.rollouts):
         tables.append(make_training_rows(results.rollouts))
     rows = pd.concat(tables, ignore_index=True)
@@ -125,6 +130,17 @@ def make_test_rows(results: AgentConfigurationResults, params: Params) -> pd.Dat
     oracle = oracle.assign(method="oracle", style=OWN)
     rows = pd.concat([everybody, oracle], ignore_index=True)
     return rows.assign(split=TEST, seed=rows["seed"].fillna(0).astype(int))
+
+
+def make_workflow_rows(tried: pd.DataFrame) -> pd.DataFrame:
+    """Test rows, for each workflow, of its configuration with the best mean reward on training questions."""
+    declared = tried[tried["set"].isin([GRID, SAMPLED])]
+    tables = [
+        baselines.select_constant(of_workflow)
+        for _, of_workflow in declared.groupby("workflow", sort=False)
+    ]
+    rows = pd.concat(tables, ignore_index=True)
+    return rows.assign(method=rows["workflow"], split=BY_WORKFLOW, style="", seed=0)
 
 
 def make_training_rows(rollouts: pd.DataFrame) -> pd.DataFrame:
@@ -203,6 +219,49 @@ def list_idle_atoms(rows: pd.DataFrame) -> list[str]:
     """Atoms that change no episode, from the rows of the split ATOMS."""
     atoms = rows[rows["split"] == ATOMS].rename(columns={"style": "atom", "atoms": "_"})
     return atom_effects.list_idle_atoms(atoms)
+
+
+# What workflows are worth (ARC, Figure 12) ----------------------------------------------------------
+
+
+def compare_workflows(rows: pd.DataFrame) -> pd.DataFrame:
+    """How far the best workflow of each kind of question is ahead of each other one, in accuracy.
+
+    The best is picked by the numbers that are shown, so every lead has its interval.
+
+    Args:
+        rows: Rows of the split BY_WORKFLOW.
+
+    Returns:
+        Estimates indexed by group (the kind), best and other.
+    """
+    leads = {}
+    for kind, of_kind in rows.groupby("group", sort=False):
+        means = of_kind.groupby("method")["correct"].mean().round(12)
+        in_order = means.reindex([name for name in WORKFLOWS if name in means.index])
+        best = in_order.idxmax()
+        for other in in_order.sort_values(ascending=False, kind="stable").index[1:]:
+            pair = {"method": best}, {"method": other}
+            leads[kind, best, other] = stats.paired_difference(of_kind, "correct", *pair).iloc[0]
+    return pd.DataFrame(leads).T.rename_axis(["group", "best", "other"])
+
+
+def none_wins_everywhere(leads: pd.DataFrame) -> str:
+    """The verdict on the paper's claim that no workflow is best everywhere.
+
+    Args:
+        leads: What `compare_workflows` returned.
+
+    Returns:
+        "holds" where every workflow is significantly behind another one on some kind, with all leads tested at once
+        (Holm); "does not hold" where one workflow has the highest mean on all kinds, alone; otherwise "undecided".
+    """
+    best, other = (set(leads.index.get_level_values(level)) for level in ("best", "other"))
+    if len(best) == 1 and (leads["value"] > 0).all():
+        return FAILS
+    is_behind = stats.holm(leads) & (leads["ci_low"] > 0)
+    beaten = set(leads.index[is_behind].get_level_values("other"))
+    return UNDECIDED if (best | other) - beaten else HOLDS
 
 
 # How choices adapt (ARC, table 2) -------------------------------------------------------------------

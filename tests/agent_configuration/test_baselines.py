@@ -103,7 +103,10 @@ def test_the_oracle_dominates_whatever_it_was_made_from_and_the_check_sees_who_i
 
 
 def test_a_choice_for_each_question_is_made_on_one_sample_and_scored_on_the_other():
-    gate = baselines.make_gate_rows(make_tried())
+    tried = make_tried()
+    # Right are rewards of 4 and more: on the first sample of dev j 0, 1, 2, k 0, 2, none on i and l.
+    tried["correct"] = (tried["reward"] >= 4).astype(float)
+    gate = baselines.make_gate_rows(tried)
     by_method = {
         (method, sample): read(rows)
         for (method, sample), rows in gate.groupby(["method", "sample"])
@@ -112,10 +115,21 @@ def test_a_choice_for_each_question_is_made_on_one_sample_and_scored_on_the_othe
         "i": (2, 9.0), "j": (2, 8.0), "k": (2, 2.0), "l": (2, 3.0),
     }  # fmt: skip
     assert by_method[BEST_PER_KIND, 1]["k"] == (0, 4.5)
-    # Chosen by the first sample: on i the second, on j the third (the constant), on k the first, on l the second.
+    # Chains prefer 2, then 1; hops 0, then 2: the constant of the kind wherever it was right, or where none was.
     assert by_method[BEST_PER_QUESTION, 0] == {
-        "i": (1, 2.0), "j": (2, 8.0), "k": (0, 6.0), "l": (1, 5.0),
+        "i": (2, 9.0), "j": (2, 8.0), "k": (0, 6.0), "l": (0, 4.0),
     }  # fmt: skip
+    # On the second sample 1 and 2 were right on j, 0 on k, 0 and 1 on l, and 2 on i.
+    assert by_method[BEST_PER_QUESTION, 1] == {
+        "i": (2, 2.0), "j": (2, 5.0), "k": (0, 4.5), "l": (0, 1.0),
+    }  # fmt: skip
+
+
+def test_where_the_constant_was_wrong_another_that_was_right_is_chosen():
+    tried = make_tried()
+    tried["correct"] = (tried["number"] == 1).astype(float)
+    gate = baselines.make_gate_rows(tried)
+    assert set(gate.loc[gate["method"] == BEST_PER_QUESTION, "number"]) == {1}
 
 
 def test_between_configurations_that_are_all_alike_choosing_gains_nothing():
@@ -125,7 +139,9 @@ def test_between_configurations_that_are_all_alike_choosing_gains_nothing():
         names=["split", "key", "number"],
     )
     tried = index.to_frame(index=False).assign(group="chain", set="grid", cost_usd=1.0)
-    rewards = np.random.default_rng(0).normal(size=len(tried))
-    gate = baselines.make_gate_rows(tried.assign(prompt=tried["key"], reward=rewards))
-    means = gate.groupby("method")["reward"].mean()
-    assert abs(means[BEST_PER_QUESTION] - means[BEST_CONSTANT]) < 0.2
+    correct = np.random.default_rng(0).integers(2, size=len(tried)).astype(float)
+    gate = baselines.make_gate_rows(
+        tried.assign(prompt=tried["key"], reward=correct, correct=correct)
+    )
+    means = gate.groupby("method")["correct"].mean()
+    assert abs(means[BEST_PER_QUESTION] - means[BEST_CONSTANT]) < 0.1
