@@ -256,14 +256,24 @@ def estimate_difference(
 
 
 def _repeat_for_seeds(rows: pd.DataFrame) -> pd.DataFrame:
-    """A method that has one run only is the same under every seed of the other."""
-    seeds = sorted(rows["seed"].unique())
+    """Pair the seeds of two methods.
+
+    A method that has one run only is the same under every seed of the other; of two that were trained, the seeds that
+    both have are compared.
+    """
+    seeds_by_method = {
+        method: set(of_method["seed"]) for method, of_method in rows.groupby("method", sort=False)
+    }
+    trained = [seeds for seeds in seeds_by_method.values() if len(seeds) > 1]
+    if not trained:
+        return rows.assign(seed=0)
+    compared_seeds = sorted(set.intersection(*trained))
     tables = []
-    for _, of_method in rows.groupby("method", sort=False):
-        if of_method["seed"].nunique() == 1 and len(seeds) > 1:
-            tables += [of_method.assign(seed=seed) for seed in seeds]
+    for method, of_method in rows.groupby("method", sort=False):
+        if len(seeds_by_method[method]) == 1:
+            tables += [of_method.assign(seed=seed) for seed in compared_seeds]
         else:
-            tables.append(of_method)
+            tables.append(of_method[of_method["seed"].isin(compared_seeds)])
     return pd.concat(tables, ignore_index=True)
 
 

@@ -127,7 +127,7 @@ def make_test_rows(results: AgentConfigurationResults, params: Params) -> pd.Dat
     first_sample = tried[tried["split"] == "test"]
     own_rows = everybody[everybody["style"] == OWN]
     oracle = baselines.select_oracle(first_sample, own_rows[own_rows["reward"].notna()])
-    oracle = oracle.assign(method="oracle", style=OWN)
+    oracle = oracle.assign(method="oracle", style=OWN, seed=0)
     rows = pd.concat([everybody, oracle], ignore_index=True)
     return rows.assign(split=TEST, seed=rows["seed"].fillna(0).astype(int))
 
