@@ -2,6 +2,7 @@
 
 gate.configuration.headroom          accuracy of the best choice for each dev question above the best single one
 gate.configuration.headroom_in_kind  the same above the best choice for each kind
+gate.configuration.headroom_at_any_cost  the same above the most accurate single one, whatever it costs
 gate.configuration.saving            share of the constant's cost that the best choice for each question saves
 gate.configuration.signal            reward of ARC above random choices: whether training finds anything
 arc.gain                             reward of ARC above the best constant per kind
@@ -87,6 +88,9 @@ def estimate_gate(rows: pd.DataFrame) -> dict[str, Any]:
     estimates: dict[str, Any] = {
         f"{prefix}.headroom": estimate_difference(gate, "correct", best, constant),
         f"{prefix}.headroom_in_kind": estimate_difference(gate, "correct", best, per_kind),
+        f"{prefix}.headroom_at_any_cost": estimate_difference(
+            gate, "correct", best, baselines.MOST_ACCURATE
+        ),
         f"{prefix}.headroom_of_kinds": estimate_difference(gate, "correct", per_kind, constant),
         f"{prefix}.headroom_reward": estimate_difference(gate, "reward", best, constant),
         f"{prefix}.saving": estimate_saving(gate, best, constant),

@@ -126,9 +126,11 @@ def test_a_choice_for_each_question_is_made_on_one_sample_and_scored_on_the_othe
 
 
 def test_where_the_constant_was_wrong_another_that_was_right_is_chosen():
+    """The most accurate constant is that one too."""
     tried = make_tried()
     tried["correct"] = (tried["number"] == 1).astype(float)
     gate = baselines.make_gate_rows(tried)
+    assert set(gate.loc[gate["method"] == baselines.MOST_ACCURATE, "number"]) == {1}
     assert set(gate.loc[gate["method"] == BEST_PER_QUESTION, "number"]) == {1}
 
 

@@ -78,12 +78,14 @@ def test_the_gate_says_what_choosing_gains_and_saves():
     rows = []
     for method, rate, cost in (
         ("best per question", 1.0, 0.6), ("best constant per kind", 0.75, 0.8), ("best constant", 0.5, 1.0),
+        ("most accurate constant", 0.6, 9.0),
     ):  # fmt: skip
         table = make_tests({method: rate}, {}).assign(split=GATE, cost_usd=cost)
         rows += [table, table.assign(sample=1)]
     gate = estimates.estimate_gate(pd.concat(rows, ignore_index=True))
     assert gate["gate.configuration.headroom"]["value"] == pytest.approx(0.5)
     assert gate["gate.configuration.headroom_in_kind"]["value"] == pytest.approx(0.25)
+    assert gate["gate.configuration.headroom_at_any_cost"]["value"] == pytest.approx(0.4)
     assert gate["gate.configuration.saving"]["value"] == pytest.approx(0.4)
 
 
