@@ -34,9 +34,25 @@ COMMANDS = {  # module and one line of help, by the words of the command
         "lib.conductor.evaluate_command",
         "A policy that `train maestro` trained against its start, by exact answers and a judge.",
     ),
+    "evaluate toolorchestra": (
+        "lib.tool_orchestration.evaluate_command",
+        "ToolOrchestra's pilot study and preference benchmark, on your endpoints and questions.",
+    ),
+    "router collect": (
+        "lib.routers.collect_command",
+        "Ask your models your questions, score the replies, keep a table of outcomes.",
+    ),
     "router evaluate": (
         "lib.routers.evaluate_command",
         "Whether routing can beat the best constant on your table of outcomes.",
+    ),
+    "router fit": (
+        "lib.routers.fit_command",
+        "Fit a router on your table, with a budget that is kept; says what choosing gains.",
+    ),
+    "router serve": (
+        "lib.routers.serve_command",
+        "Serve a router to OpenAI clients, in front of your models.",
     ),
     "models serve": (
         "lib.language_models.serving.server",

@@ -57,6 +57,12 @@ CARRIERS = (
     "lib.budgeted_routing.synthetic_environment",
     "lib.budgeted_routing.synthetic_strategies",
     "lib.budgeted_routing.synthetic_training",
+    # Parts of ToolOrchestra's synthetic environment, of its `synthetic_benchmark` likewise.
+    "lib.tool_orchestration.synthetic_environment",
+    "lib.tool_orchestration.synthetic_evaluation",
+    "lib.tool_orchestration.synthetic_training",
+    # Of it the lab world has the vector of a user's weights; who changes that raises the VERSION of `lab_training`.
+    "lib.tool_orchestration.tool_menu",
     # Parts of an experiment of lesson 02; who changes what they decide raises the VERSION of `worlds`,
     "lib.orchestration.experiment",
     "lib.orchestration.methods",

@@ -112,7 +112,7 @@ def load_table(name: str, prices: PriceSettings, settings: RoutingRecordedSettin
     if name not in tables.SHIPPED:
         raise tables.TableError(f"no table {name!r} is shipped; there are {sorted(tables.SHIPPED)}")
     table = tables.subsample(tables.SHIPPED[name](prices), settings.items)
-    if settings.with_question_length and table.money == tables.LISTED:
+    if settings.with_question_length and table.money == tables.LISTED_PRICES:
         question_length = np.log(table.cost_usd.min(1))
         table = replace(table, features=np.column_stack([table.features, question_length]))
     return table
@@ -687,14 +687,16 @@ def choose_by_informed_router(partition: Partition, table: OutcomeTable) -> np.n
     # What no method sees: how the other models did on the question tells how hard it is.
     other_models = _select_models_outside(table, partition.ladder)
     columns = [other_models.correct, other_models.cost_usd]
-    if len(table.gate_features):
-        columns.append(table.gate_features)
+    if len(table.privileged_features):
+        columns.append(table.privileged_features)
     informed_features = np.column_stack(columns)
 
     # The router predicts "correct"; under a budget that is replaced by the reward.
     choices = []
     for rewards in partition.rewards:  # (questions, experts), under one budget
-        rewarded_table = replace(partition.ladder, correct=rewards, gate_features=informed_features)
+        rewarded_table = replace(
+            partition.ladder, correct=rewards, privileged_features=informed_features
+        )
         router = headroom.fit_informed_router(rewarded_table, partition.fold)
         # It chooses among the experts in its pool.
         predictions = router.chances[:, router.pool]  # (questions, pool)
@@ -1045,8 +1047,8 @@ def _divide_by_difficulty(table: OutcomeTable, ladder: OutcomeTable) -> pd.Serie
         (questions,) "hardest third", "middle third" or "easiest third".
     """
     columns = [_select_models_outside(table, ladder).correct]
-    if len(table.gate_features):
-        columns.append(table.gate_features)
+    if len(table.privileged_features):
+        columns.append(table.privileged_features)
     ease = pd.Series(np.column_stack(columns).mean(1))
 
     names = ["hardest third", "middle third", "easiest third"]

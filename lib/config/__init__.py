@@ -13,8 +13,8 @@ from lib.config.budgeted_routing import (
     RoutingRecordedSettings,
     RoutingSettings,
     RoutingSyntheticSettings,
-    ToolGlassSettings,
     ToolSettings,
+    ToolSyntheticSettings,
     WarmSettings,
 )
 from lib.config.conductor import (

@@ -6,9 +6,8 @@ from pydantic import Field, model_validator
 
 from lib.config.types import Count, Name, NotNegative, Positive, Section, Share
 
-# What the lab's controllers and orchestrators can write to call a model: words of their closed vocabulary.
+# What the lab's controllers can write to call a model: words of their closed vocabulary.
 EXPERT_WORDS = ("lab-nano", "lab-mini", "lab-facts", "lab-passage", "lab-big", "lab-large")
-TOOL_MODEL_WORDS = (*EXPERT_WORDS, "reasoner", "answerer")
 
 
 class LearnSettings(Section):
@@ -50,13 +49,6 @@ class WarmSettings(Section):
     # Traces per update.
     batch: Annotated[int, Field(ge=2)]
     seed: Annotated[int, Field(ge=0)]
-
-
-class ToolWarmSettings(WarmSettings):
-    """The same for an orchestrator with tools."""
-
-    # How much the choice of tools depends on preferences in the traces: 0 is not at all.
-    preference_bias: Annotated[float, Field(ge=0, lt=1)]
 
 
 class RoutingSyntheticSettings(Section):
@@ -269,7 +261,7 @@ class RoutingSettings(Section):
         return self
 
 
-class ToolGlassSettings(Section):
+class ToolSyntheticSettings(Section):
     """ToolOrchestra's synthetic environment with a known optimum."""
 
     # Environments, each with a training.
@@ -277,7 +269,7 @@ class ToolGlassSettings(Section):
     # Updates after which a training is evaluated, in rising order; the last is its end.
     updates: Annotated[list[Count], Field(min_length=1)]
     # The same for the two methods that write malformed calls.
-    careless_updates: Count
+    malformed_updates: Count
     # Questions per update, and rollouts of each.
     groups: Count
     rollouts: Annotated[int, Field(ge=2)]
@@ -294,7 +286,7 @@ class ToolGlassSettings(Section):
     # Standard deviation in the described skills.
     observation_noise: NotNegative
     # The initial policy's probability of a malformed call.
-    careless: Annotated[float, Field(gt=0, lt=1)]
+    malformed_probability: Annotated[float, Field(gt=0, lt=1)]
     # Users to learn from, users and offers to be evaluated on.
     users: Count
     test_users: Count
@@ -309,23 +301,96 @@ class ToolGlassSettings(Section):
         return self
 
 
-class ToolSettings(Section):
-    """Lesson 06: an orchestrator with tools, prices and random users (ToolOrchestra)."""
+class LabReadingSettings(WarmSettings):
+    """Supervised training in reading menus, before any form; `items` are exercises, and `steps` those of a round."""
 
-    # The orchestrator's word for each model that is a tool, and its name in llm.models.
-    models: Annotated[dict[Name, str], Field(min_length=2)]
-    # Words that are offered in tests only.
-    unseen: list[str]
-    # The lab model that orchestrators start from.
+    # Share of the names of tools in exercises on dev menus that are found, at which teaching ends.
+    target: Annotated[float, Field(ge=0, le=1)]
+    # Rounds at most; the first is on short menus.
+    rounds: Count
+
+
+class LabWarmSettings(WarmSettings):
+    """Supervised training on form alone, before any reward in the lab world; `items` are traces of episodes."""
+
+    # Exercises in reading: all tools of a menu, listed in another order.
+    listings: Count
+
+
+class LabWorldSettings(Section):
+    """The lab world of lesson 06 (lib/tool_orchestration/lab_world.py): menus that an orchestrator has to read."""
+
+    # Names in llm.models of the lab models that are tools.
+    models: Annotated[list[str], Field(min_length=5)]
+    # Those that are on no menu before the tests.
+    held_out: list[str]
+    # The lab model that orchestrators are made of.
     base: str
+    # All orchestrators come from one model that has learned to read menus; each then has a warm start of its own.
+    reading: LabReadingSettings
+    warm: LabWarmSettings
+    # Orchestrators of each kind; and of the controls.
+    seeds: Count
+    control_seeds: Count
+    updates: Count
+    # Groups of an update whose rewards differ, and rollouts of each.
+    groups: Count
+    rollouts: Annotated[int, Field(ge=2)]
+    # Rounds of drawing other groups in place of those that agree.
+    draws: Count
+    turn_tokens: Count
+    response_tokens: Count
+    temperature: Positive
+    learn: LearnSettings
+    save_every: Count
+    # Menus of dev and test, and those on which steering is measured.
+    menus: Annotated[int, Field(ge=6)]
+    steering_menus: Annotated[int, Field(ge=6)]
+
+    @model_validator(mode="after")
+    def _holds_out_known_models(self):
+        unknown = sorted(set(self.held_out) - set(self.models))
+        if unknown:
+            raise ValueError(f"held out are {unknown}, which are not among models ({self.models})")
+        return self
+
+
+SCRIPTED_USER = "scripted"  # tools.dialogue.user that is no language model
+
+
+class PriceConfigurationSettings(Section):
+    """Prices and latencies that an evaluation is repeated under, each a random list of its own."""
+
+    number: Count = 10
+    # Every price and latency lies within this factor of the list.
+    spread: Annotated[float, Field(ge=1)] = 4.0
+    seed: int = 0
+
+
+class UserDialogueSettings(Section):
+    """Office tasks in which the user says a part of the task only when asked."""
+
+    # "scripted", or a name in llm.models.
+    user: str = "scripted"
+    # Turns of the agent at most: questions to the user, calls, and the report.
+    turns: Annotated[int, Field(ge=2)] = 12
+
+
+class ToolSettings(Section):
+    """Lesson 06: an orchestrator with tools, prices and random users (ToolOrchestra).
+
+    What stands above `synthetic` and `lab_world` are the tools of lesson 03 and of the appendix, and the settings of
+    `train toolorchestra` and `evaluate toolorchestra`.
+    """
+
+    # The name of each model that is a tool, and its name in llm.models.
+    models: Annotated[dict[Name, str], Field(min_length=2)]
     # Of llm.models: an orchestrator that is only prompted, for the pilot study.
     agent: str
-    # Files of prices.
+    # File of prices.
     prices: str
-    unseen_prices: str
     # Factor within which prices and latencies of a rollout vary.
     spread: Annotated[float, Field(ge=1)]
-    seeds: Count
     jobs: Count | None
     # Turns per episode at most.
     rounds: Annotated[int, Field(ge=2)]
@@ -335,37 +400,27 @@ class ToolSettings(Section):
     temperature: Positive
     test_temperature: NotNegative
     model_temperature: NotNegative
-    warm: ToolWarmSettings
-    # Office tasks to learn from.
-    offices: Annotated[int, Field(ge=8)]
-    # Samples of the initial policy at an office task, which is dropped if none succeeds.
-    tries: Count
     # Examples per update, and rollouts of each.
     groups: Count
     rollouts: Annotated[int, Field(ge=2)]
     updates: Count
-    # Fraction of examples in which a tool fails.
-    outages: Share
     # Groups whose rewards deviate less are left out.
     least_deviation: NotNegative
-    # Quantile of the initial policy's spending, as the budget of the method with CoRL's reward.
-    budget: Annotated[float, Field(gt=0, lt=1)]
     learn: LearnSettings
     save_every: Count
-    # Questions on which every tool is tried before anything is learned.
-    outcome_items: Annotated[int, Field(ge=12)]
-    test_items: Annotated[int, Field(ge=12)]
-    # Points on each side of the simplex of preferences.
-    side: Annotated[int, Field(ge=2)]
-    glass: ToolGlassSettings
+    price_configurations: PriceConfigurationSettings = PriceConfigurationSettings()
+    dialogue: UserDialogueSettings = UserDialogueSettings()
+    # Names in llm.models; null: descriptions are written by a rule, and there is no such tool.
+    description_writer: str | None = None
+    query_writer: str | None = None
+    code_writer: str | None = None
+    synthetic: ToolSyntheticSettings
+    lab_world: LabWorldSettings
 
-    @model_validator(mode="after")
-    def _fits(self):
-        unknown = sorted(set(self.unseen) - set(self.models))
-        if unknown:
-            raise ValueError(
-                f"unseen names {unknown}, which are not among models ({sorted(self.models)})"
-            )
-        if len(set(self.models) - set(self.unseen)) < 1:
-            raise ValueError("every model is unseen; leave one to learn from")
-        return self
+    @property
+    def optional_models(self) -> list[str]:
+        """Names in llm.models of those that are asked beside the tools, where they are set."""
+        names = [self.description_writer, self.query_writer, self.code_writer]
+        if self.dialogue.user != SCRIPTED_USER:
+            names.append(self.dialogue.user)
+        return [name for name in names if name is not None]

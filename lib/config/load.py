@@ -16,7 +16,6 @@ from ruamel.yaml.events import AliasEvent
 from lib.config.agent_configuration import ConfigurationSettings
 from lib.config.budgeted_routing import (
     EXPERT_WORDS,
-    TOOL_MODEL_WORDS,
     RoutingSettings,
     ToolSettings,
 )
@@ -57,8 +56,9 @@ EARLIER_NAMES = {
     "routing.high": "high_budget_usd",
     "routing.numbers": "numeric_budgets",
     "routing.glass": "synthetic",
-    "tools.warm.lean": "preference_bias",
-    "tools.glass.blur": "observation_noise",
+    "tools.glass": "synthetic",
+    "tools.synthetic.careless": "malformed_probability",
+    "tools.synthetic.careless_updates": "malformed_updates",
     "configuration.glass.looks": "eval_points",
     "configuration.glass.blur": "observation_noise",
     "configuration.glass.dice": "num_samples",
@@ -95,7 +95,11 @@ class Params(ZooParams):
             "orchestration": [*deciding, *orchestration.prompted, orchestration.judge],
             "conductor": [self.conductor.judge],
             "routing": [*self.routing.experts.values(), *self.routing.ladder.experts.values()],
-            "tools": [*self.tools.models.values(), self.tools.agent],
+            "tools": [
+                *self.tools.models.values(),
+                self.tools.agent,
+                *self.tools.optional_models,
+            ],
             "configuration": [configuration.model, configuration.larger, configuration.prompted],
             "ablations": [self.ablations.model],
         }
@@ -143,7 +147,7 @@ class Params(ZooParams):
         bases = {
             "conductor.policy": self.conductor.policy,
             "routing.base": self.routing.base,
-            "tools.base": self.tools.base,
+            "tools.lab_world.base": self.tools.lab_world.base,
         }
         for key, name in bases.items():
             if name not in self.lab.models:
@@ -156,7 +160,6 @@ class Params(ZooParams):
         words_by_key = {
             "routing.experts": (self.routing.experts, EXPERT_WORDS),
             "routing.ladder.experts": (self.routing.ladder.experts, EXPERT_WORDS),
-            "tools.models": (self.tools.models, TOOL_MODEL_WORDS),
         }
         for key, (model_names, words) in words_by_key.items():
             for word, name in model_names.items():
@@ -167,28 +170,6 @@ class Params(ZooParams):
                         f"such as {{{EXPERT_WORDS[-1]}: {name}}}"
                     )
         return self
-
-    @model_validator(mode="after")
-    def _tools_have_prices(self):
-        for key in ("prices", "unseen_prices"):
-            path = ROOT / getattr(self.tools, key)
-            priced_words = _read_priced_words(path)
-            missing = [word for word in self.tools.models if word not in (priced_words or ())]
-            if priced_words is not None and missing:
-                raise ValueError(
-                    f"tools.models has {missing}, without a price in {getattr(self.tools, key)} (tools.{key}); "
-                    f"add {missing[0]} under its models, or use a word that has one: {', '.join(priced_words)}"
-                )
-        return self
-
-
-def _read_priced_words(path: Path) -> list[str] | None:
-    """The words of models that a price list has; None for a file that is none, which its reader explains."""
-    try:
-        content = _parse_small_yaml_cached(path.read_text(encoding="utf-8"))
-        return list(content["models"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
 
 
 def read_params_file(path: str | Path = ROOT / "params.yaml") -> dict[str, Any]:
@@ -250,7 +231,6 @@ def from_yaml(text: str) -> Any:
 
 # Parsing takes a third of a second for this file, which is read again and again.
 _parse_yaml_cached = lru_cache(maxsize=2)(from_yaml)
-_parse_small_yaml_cached = lru_cache(maxsize=4)(from_yaml)
 
 
 def resolve_profile(content: Any, profile: str, path: str = "") -> Any:

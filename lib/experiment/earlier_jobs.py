@@ -39,15 +39,6 @@ COLUMNS = {
 _CONFIGURATION = {"kind": "group", "tokens": "tokens_out", "update": "step"}
 _EPISODES = {"kind": "group", "label": "condition", "called": "chosen", "update": "step"}
 _EXPERTS = {"kind": "group", "strategy": "method"}
-_TOOLS = {
-    "kind": "group",
-    "group": "rollout_group",
-    "own": "own_cost_usd",
-    "called": "chosen",
-    "menu": "offered",
-    "exam": "style",
-    "update": "step",
-}
 COLUMNS_OF = {
     "conductor/items": {
         "category": "group",
@@ -70,10 +61,6 @@ COLUMNS_OF = {
     },
     **{f"routing/{name}": _EPISODES for name in ("episodes", "learning", "rollouts")},
     **{f"routing/{name}": _EXPERTS for name in ("alone", "experts")},
-    **{
-        f"toolorchestra/{name}": _TOOLS
-        for name in ("episodes", "learning", "pilot", "rollouts", "tried")
-    },
 }
 
 # Values that were numbers and are names now, by table and column; the last name is that of -1.
@@ -89,7 +76,6 @@ SETTINGS = {
     "dollars": "cost_usd",
     "diet": "data_mixture",
     "arms": "variants",  # this and those below: of `versions`
-    "arms of tool orchestration": "variants of tool orchestration",
     "routing arms": "routing variants",
     "trained arms": "trained variants",
     "training of arms": "training of variants",
@@ -111,7 +97,6 @@ SETTINGS_OF = {
         "routing.high": "high_budget_usd",
         "routing.numbers": "numeric_budgets",
     },
-    "toolorchestra": {"tools.warm.lean": "preference_bias"},
     "toolorchestra_glass": {"glass.blur": "observation_noise"},
 }
 KINDS = {"arm": "variant"}  # of jobs, the value of the setting `job`
@@ -234,15 +219,9 @@ def _migrate_job(
 
 def _rename_columns(path: Path, names: Mapping[str, str]) -> None:
     columns = parquet.read_schema(path).names
-    # Of a column that takes the name of another (kind -> group -> rollout_group) the first tells what is not done yet.
-    sources = {today: earlier for earlier, today in names.items()}
-    todo = {
-        earlier: today
-        for earlier, today in names.items()
-        if earlier in columns and (earlier not in sources or sources[earlier] in columns)
-    }
-    if todo:
-        table = artifacts.read_parquet(path).rename(columns=todo)
+    earlier_columns = [name for name in columns if name in names]
+    if earlier_columns:
+        table = artifacts.read_parquet(path).rename(columns=names)
         artifacts.write_parquet(path, table)
 
 

@@ -80,11 +80,8 @@ LESSON_METHODS: dict[str, dict[str, Style]] = {
         "budget not in the prompt": ("#CC79A7", "v"), "budget not in the reward": ("#D55E00", "D"),
     },
     "06_tool_orchestration": {
-        "calculator": ("#0072B2", "s"), "search": ("#009E73", "d"), "lookup": ("#B997E5", "v"),
-        "python": ("#D55E00", "<"), "reasoner": ("#8C6239", "8"), "answerer": ("#CC79A7", "h"),
-        "lab-nano": ("#56B4E9", "o"), "lab-mini": ("#E69F00", "s"), "lab-large": ("#AA2255", "^"),
-        "sign error": ("#D55E00", "v"), "CoRL's reward": ("#332288", "D"), "failures kept": ("#EE6677", ">"),
-        "best always": ("#E69F00", "p"), "one a kind": ("#44AA99", "H"), "names only": ("#A3B92B", "s"),
+        "sign error": ("#D55E00", "v"), "failures kept": ("#EE6677", ">"),
+        "best single tool": ("#E69F00", "p"), "best by kind": ("#44AA99", "H"), "names only": ("#A3B92B", "s"),
         "list prices only": ("#5B3A8E", "^"),
     },
     "07_agent_configuration": {
@@ -114,8 +111,7 @@ _ALIASES = {
     "low budget only": "low", "high budget only": "high", "high budget": "high",
     **{f"{method} {decider}": method
        for method in ("KO", "TO", "RO") for decider in ("lab-orchestrator", "scripted-large")},
-    **{f"always {tool}": tool for tool in
-       ("calculator", "search", "lookup", "python", "lab-nano", "lab-mini", "lab-large")},
+    **{f"always {model}": model for model in ("lab-nano", "lab-mini", "lab-large")},
 }  # fmt: skip
 
 # What is no method: objectives, actions, categories, verdicts. They stand in figures of their own.

@@ -11,6 +11,7 @@ of a private hold-out, test copies of training prompts, contaminated prompts, re
 import argparse
 import json
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -20,9 +21,9 @@ from lib.config import ROOT
 from lib.experiment import artifacts
 
 OUTPUT_FOLDER = ROOT / "data/outcomes"
-DIMS = 64  # principal axes that are stored
-STEPS = 127  # the largest entry of a table, as an integer
-TOKENS = 256  # of a prompt that the encoder reads, as its card says
+NUM_AXES = 64  # principal axes that are stored
+MAX_INTEGER = 127  # the largest entry of a table of embeddings, stored as 8-bit integers
+MAX_TOKENS = 256  # of a prompt that the encoder reads, as its model card says
 _BATCH_SIZE = 32
 _PROMPT_FILES = {  # by table
     "llmrouter": "llmrouter_prompts.jsonl", "gsm": "zeroeval_gsm_prompts.jsonl",
@@ -31,9 +32,9 @@ _PROMPT_FILES = {  # by table
 
 
 def select_openhands(source: Path) -> pd.DataFrame:
-    """Agents on issues of five benchmarks, with the source's estimate of the cost.
+    """Selects coding agents on the issues of five benchmarks, with the source's estimate of the cost.
 
-    The source's own list leaves out the items that no run could solve.
+    As in the source, items that no run could solve are left out.
     """
     rows = pd.read_parquet(source / "openhands.parquet")
     rows = rows[rows["benchmark"] != "swe-bench-multimodal-unsolveable"]
@@ -42,7 +43,7 @@ def select_openhands(source: Path) -> pd.DataFrame:
 
 
 def select_llmrouter(source: Path) -> pd.DataFrame:
-    """Nine models on queries of 14 tasks; each prompt once."""
+    """Selects nine models on queries of 14 tasks, without private items and test copies of training prompts."""
     rows = pd.read_parquet(source / "llmrouter.parquet")
     is_training_copy = (rows["split"] == "test") & rows["in_other_split"]
     rows = rows[~rows["mmlu_holdout_stem"] & ~is_training_copy]
@@ -50,16 +51,16 @@ def select_llmrouter(source: Path) -> pd.DataFrame:
 
 
 def select_zeroeval(source: Path, table: str) -> pd.DataFrame:
-    """Models on questions with the length of replies; without runs that lack questions."""
+    """Selects models on questions, with the length of replies, without models that left questions out."""
     rows = pd.read_parquet(source / f"zeroeval_{table}.parquet")
     num_answered = rows.groupby("model", observed=True)["item"].transform("size")
     return rows[num_answered == rows["item"].nunique()]
 
 
 def select_routellm(source: Path) -> pd.DataFrame:
-    """Two models on questions of 45 subjects and of GSM8K, without contaminated prompts and repeats.
+    """Selects two models on questions of 45 subjects and of GSM8K, without contaminated and repeated prompts.
 
-    Whether a reply is right is graded anew where it can be (the source's grader reads "$20.00" as 0).
+    Replies are graded again where that is possible, because the source's grader reads "$20.00" as 0.
     """
     rows = pd.read_parquet(source / "routellm.parquet")
     regraded = rows["correct_regraded"].astype("boolean")
@@ -72,20 +73,35 @@ def select_routellm(source: Path) -> pd.DataFrame:
     return rows[["table", "group", "item", "prompt_chars", "model", "right"]]
 
 
+def select_routerarena(source: Path) -> pd.DataFrame:
+    """Selects two models on questions of 78 data sets, with recorded costs and the published scores."""
+    rows = pd.read_parquet(source / "routerarena.parquet")
+    # All calls succeeded, so that the column says nothing.
+    rows = rows.drop(columns="success").rename(columns={"dollars": "cost_usd"})
+    dtypes = {
+        "score": "float32",
+        "cost_usd": "float32",
+        "tokens_in": "int32",
+        "tokens_out": "int32",
+    }
+    return rows.astype(dtypes)
+
+
 def select_facts(source: Path) -> dict[str, pd.DataFrame]:
-    """Every table, by name, sorted, with words as categories."""
+    """Selects every table, by name; rows are sorted, and columns of texts are categories."""
     tables = {
         "openhands": select_openhands(source),
         "llmrouter": select_llmrouter(source),
         "routellm": select_routellm(source),
         "gsm": select_zeroeval(source, "gsm"),
         "crux": select_zeroeval(source, "crux"),
+        "routerarena": select_routerarena(source),
     }
     return {name: _sort_rows(rows) for name, rows in tables.items()}
 
 
 def _sort_rows(rows: pd.DataFrame) -> pd.DataFrame:
-    """Sorted rows whose words are categories, so that equal tables are equal files."""
+    """Sorts rows and makes columns of texts categories, so that equal tables give equal files."""
     rows = rows.copy()
     for name, dtype in rows.dtypes.items():
         if not pd.api.types.is_numeric_dtype(dtype):
@@ -95,53 +111,73 @@ def _sort_rows(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.sort_values(sort_columns, kind="stable").reset_index(drop=True)
 
 
+class SentenceEncoder:
+    """A sentence encoder: the embedding of a prompt is the mean over its tokens of the last layer's states."""
+
+    def __init__(self, folder: str | Path) -> None:
+        """
+        Args:
+            folder: Folder of its configuration, tokenizer and weights.
+        """
+        from transformers import AutoModel, AutoTokenizer  # imported here: facts need neither
+
+        self.tokenizer = AutoTokenizer.from_pretrained(folder)
+        self.model = AutoModel.from_pretrained(folder).eval()
+
+    def embed(self, prompts: Sequence[str]) -> np.ndarray:
+        """Computes embeddings.
+
+        Args:
+            prompts: Texts; what exceeds `MAX_TOKENS` is cut off.
+
+        Returns:
+            (prompts, d), of unit length.
+        """
+        import torch
+
+        embeddings = np.zeros((len(prompts), self.model.config.hidden_size), dtype=np.float32)
+
+        # Prompts of similar length share a batch, which then needs little padding.
+        order = np.argsort([len(prompt) for prompt in prompts], kind="stable")
+        num_batches = -(-len(order) // _BATCH_SIZE)
+        for rows in np.array_split(order, num_batches):
+            batch = self.tokenizer(
+                [prompts[row] for row in rows],
+                padding=True,
+                truncation=True,
+                max_length=MAX_TOKENS,
+                return_tensors="pt",
+            )
+            with torch.inference_mode():
+                states = self.model(**batch).last_hidden_state  # (batch, tokens, d)
+            mask = batch["attention_mask"][:, :, None]  # (batch, tokens, 1), 0 at padding
+            mean_states = (states * mask).sum(1) / mask.sum(1)  # (batch, d)
+            unit_vectors = torch.nn.functional.normalize(mean_states, dim=1)
+            embeddings[rows] = unit_vectors.numpy()
+        return embeddings
+
+
+@cache
+def load_sentence_encoder(folder: str) -> SentenceEncoder:
+    """Loads the encoder of a folder; later calls return the same object."""
+    return SentenceEncoder(folder)
+
+
 def embed_prompts(prompts: Sequence[str], folder: Path) -> np.ndarray:
-    """Computes sentence embeddings: states of the last layer, averaged over a prompt's tokens.
-
-    Args:
-        prompts: Texts; what exceeds `TOKENS` is cut off.
-        folder: The encoder's configuration, tokenizer and weights.
-
-    Returns:
-        (prompts, d), of unit length.
-    """
-    import torch  # imported here: facts need neither
-    from transformers import AutoModel, AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    model = AutoModel.from_pretrained(folder).eval()
-    embeddings = np.zeros((len(prompts), model.config.hidden_size), dtype=np.float32)
-
-    # Prompts of similar length share a batch, which then needs little padding.
-    order = np.argsort([len(prompt) for prompt in prompts], kind="stable")
-    num_batches = -(-len(order) // _BATCH_SIZE)
-    for rows in np.array_split(order, num_batches):
-        batch = tokenizer(
-            [prompts[row] for row in rows],
-            padding=True,
-            truncation=True,
-            max_length=TOKENS,
-            return_tensors="pt",
-        )
-        with torch.inference_mode():
-            states = model(**batch).last_hidden_state  # (batch, tokens, d)
-        mask = batch["attention_mask"][:, :, None]  # (batch, tokens, 1), 0 at padding
-        mean_states = (states * mask).sum(1) / mask.sum(1)  # (batch, d)
-        unit_vectors = torch.nn.functional.normalize(mean_states, dim=1)
-        embeddings[rows] = unit_vectors.numpy()
-    return embeddings
+    """Computes sentence embeddings, (prompts, d) of unit length, with the encoder of a folder."""
+    return load_sentence_encoder(str(folder)).embed(prompts)
 
 
-def reduce_dimensions(vectors: np.ndarray, dims: int = DIMS) -> tuple[np.ndarray, float]:
-    """Projects vectors on their first principal axes.
+def reduce_dimensions(vectors: np.ndarray, dims: int = NUM_AXES) -> tuple[np.ndarray, float]:
+    """Projects vectors on their first principal axes, and rounds the result to small integers.
 
     Args:
         vectors: (n, d).
-        dims: Axes.
+        dims: Number of axes.
 
     Returns:
-        (n, dims) integers of -STEPS to STEPS, and the fraction of the variance that they explain. An axis points to
-        where its largest entry is positive.
+        (n, dims), integers from -MAX_INTEGER to MAX_INTEGER, and the fraction of the variance that they explain. The
+        sign of an axis is such that its largest entry is positive.
     """
     centred = vectors.astype(float) - vectors.mean(0)
     _, singular_values, axes = np.linalg.svd(centred, full_matrices=False)
@@ -156,7 +192,7 @@ def reduce_dimensions(vectors: np.ndarray, dims: int = DIMS) -> tuple[np.ndarray
     variances = singular_values**2
     explained = float(variances[:dims].sum() / variances.sum())
 
-    scale = STEPS / np.abs(projected).max()
+    scale = MAX_INTEGER / np.abs(projected).max()
     integers = np.round(projected * scale).astype(np.int8)
     return integers, explained
 

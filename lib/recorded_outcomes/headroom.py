@@ -1,15 +1,18 @@
-"""What choosing per item could win, before any method is tried: the gate of every question.
+"""What a router could gain at most on a table, estimated before any router is tried: its headroom.
 
-Each item was tried once, so an oracle that sees who was correct also sees the luck: of three fair coins it wins one
-that no router can. Its gap is printed as such. Whether a question is *open* is decided by a cross-fitted router that
-sees more than any method does, the outcomes of all other models on the same item among it, and is scored on items that
-it did not learn from:
+Each item was tried once, so an oracle that sees who was correct also sees random luck: of three models that guess, one
+is right on an item by chance, and no router can predict which. The oracle's gain is therefore printed as such and
+decides nothing. Headroom is estimated by an *informed router*: it sees more than any method may see, the outcomes of
+other models on the same item among it, and is scored on items that it did not learn from. Three questions are asked,
+each with the least gain that is worth having (`MIN_WORTHWHILE_GAIN`):
 
-    accuracy   how much more often it is correct than the best constant      open from .05 on
-    money      the fraction of cost that it saves at equal quality           open from .10 on
-    check      the same for a pair with a perfect check between the two      open from .10 on
+    accuracy   how much more often it is correct than the best constant      from .05 on
+    money      the fraction of cost that it saves at equal quality           from .10 on
+    check      the same for pairs of models with a perfect check between     from .10 on
 
-The lower end of the interval must reach the bound, and no constant lie above .95; otherwise the question is *not open*.
+The best constant is the most accurate single model, asked for every item. A question is *open* (some method may win)
+where the lower end of its interval reaches the least gain and no constant's accuracy is above .95. Otherwise it is *not
+open*: a method that wins nothing there has not failed.
 """
 
 import itertools
@@ -25,6 +28,7 @@ from lib.experiment import seeds
 from lib.recorded_outcomes.model_selection import (
     Choices,
     Fold,
+    ItemOutcomes,
     add_repeat_variance,
     find_best_constant,
     make_cross_validation_folds,
@@ -34,13 +38,13 @@ from lib.recorded_outcomes.model_selection import (
 from lib.recorded_outcomes.tables import OutcomeTable
 from lib.stats.verdicts import NOT_OPEN
 
-VERSION = 2  # of what could be won; 2: "not open" is the word for a question below the bound
-# The least gain with which a question is worth asking.
-QUESTIONS = {"accuracy": stats.MIN_HEADROOM, "money": 0.10, "check": 0.10}
-CEILING = 0.95  # a constant above it leaves no difference to detect
+VERSION = 2  # of the estimated headroom; 2: "not open" is the word for a question below the bound
+# By question, the least gain that is worth having: accuracy, and fractions of the best constant's cost.
+MIN_WORTHWHILE_GAIN = {"accuracy": stats.MIN_HEADROOM, "money": 0.10, "check": 0.10}
+MAX_CONSTANT_ACCURACY = 0.95  # a single model above it leaves no difference to detect
 OPEN = "open"
-POOL = 5  # best models on the train items, among which the gate's router chooses
-# Correct answers that the mean model's cost is worth.
+POOL = 5  # best models on the train items, among which the informed router chooses
+# Prices at which costs are weighed against accuracy: accuracy that one mean cost of a call is worth.
 RATES = np.concatenate([[0.0], np.geomspace(2e-3, 3, 20)])
 _RIDGE_PENALTY = 30.0
 _NUM_NEIGHBOURS = 30
@@ -48,13 +52,14 @@ _MAX_DEVIATIONS = 3.0  # standard deviations
 
 
 def describe_table(table: OutcomeTable) -> dict[str, float]:
-    """Describes a table in hindsight: its size, the best constant, the oracle and how alike errors are.
+    """Describes a table by its size, its best constant, its oracle, and how similar the models' errors are.
 
     Returns:
         items, groups, models: their numbers.
-        constant, constant_cost_usd: accuracy and mean cost of the best constant.
-        oracle, oracle_cost_usd: the same of asking the cheapest model that is correct (all wrong: the cheapest).
-        phi: mean correlation of two models' outcomes.
+        constant, constant_cost_usd: accuracy and mean cost of the best constant, the most accurate single model.
+        oracle, oracle_cost_usd: accuracy and mean cost of the oracle, which knows all outcomes and asks the cheapest
+            of the models that do best on an item.
+        phi: correlation of two models' outcomes over items, averaged over all pairs of models.
     """
     correct = table.correct  # (items, models)
     best_model = find_best_constant(table, np.arange(len(table)))
@@ -81,20 +86,20 @@ def describe_table(table: OutcomeTable) -> dict[str, float]:
 
 
 def name_best_constant(table: OutcomeTable) -> str:
-    """The name of the best constant, in hindsight."""
+    """The name of the best constant: the model with the highest accuracy on all items of the table."""
     return table.models[find_best_constant(table, np.arange(len(table)))]
 
 
 @dataclass(frozen=True)
 class InformedRouter:
-    """Cross-fitted predictions of a router that sees more than any method does.
+    """Predictions of a router that sees more than any real one, so that its gain is a bound on theirs.
 
-    It sees every other model's outcome, the features of methods, and what only the gate may see. A model that the
-    router could ask is no feature.
+    Its features are those of real routers, `OutcomeTable.privileged_features`, and the outcomes on the same item of the
+    models outside its pool. The outcomes of models in the pool are what it predicts, and are hidden from it.
 
     Attributes:
         pool: Indices of the models that it may ask.
-        chances: (items, models), probabilities of being correct; 0 outside the pool.
+        chances: (items, models), predicted probabilities of being correct; 0 outside the pool.
     """
 
     pool: np.ndarray
@@ -102,13 +107,21 @@ class InformedRouter:
 
 
 def fit_informed_router(table: OutcomeTable, fold: Fold) -> InformedRouter:
-    """Predicts the outcomes of the models in a pool from those outside it, learned from `fold.train`.
+    """Fits the informed router, which bounds what real routers can gain, on the train items of a fold.
 
-    By ridge regression or by nearest neighbours, whichever is correct more often on `fold.dev`. In the pool are the
-    best models and those on the front of quality and price. If there are few models, all are in it; the router then
-    sees what methods see, and `gate_features`, but has met the item's group.
+    It predicts the outcomes of the models in a pool, by ridge regression or by nearest neighbours, whichever chooses a
+    correct model more often on the dev items. The pool holds the most accurate models and the Pareto front of accuracy
+    and cost. Where a table has few models, all are in the pool, and no other model's outcome is left to look at. The
+    router then knows more than a real one by `privileged_features`, and by having seen other items of the same group.
+
+    Args:
+        table: The recorded outcomes.
+        fold: Train, dev and test items.
+
+    Returns:
+        Its pool, and its predictions for all items.
     """
-    # The pool: the most accurate models, and those that no cheaper one beats.
+    # The pool: the most accurate models, and those that no cheaper model beats.
     accuracy = table.correct[fold.train].mean(0)  # (models,)
     by_price = np.argsort(table.cost_usd[fold.train].mean(0), kind="stable")
     front = []
@@ -119,7 +132,7 @@ def fit_informed_router(table: OutcomeTable, fold: Fold) -> InformedRouter:
     most_accurate = np.argsort(-accuracy, kind="stable")[:POOL]
     pool = np.unique([*most_accurate, *front[-POOL:]])
 
-    features = _make_gate_features(table, fold, pool)
+    features = _make_informed_features(table, fold, pool)
     pool_correct = table.correct[:, pool]
     predictions = [
         _predict_ridge(features, pool_correct[fold.train], fold.train),
@@ -137,22 +150,28 @@ def fit_informed_router(table: OutcomeTable, fold: Fold) -> InformedRouter:
     return InformedRouter(pool, chances)
 
 
-def _make_gate_features(table: OutcomeTable, fold: Fold, pool: np.ndarray) -> np.ndarray:
-    """Outcomes and costs of the models outside the pool, and all features, standardized on train: (items, d)."""
+def _make_informed_features(table: OutcomeTable, fold: Fold, pool: np.ndarray) -> np.ndarray:
+    """Features of the informed router, standardized on train: (items, d).
+
+    They are the outcomes and costs of the models outside the pool, and all features of the table.
+    """
     outside_pool = np.setdiff1d(np.arange(len(table.models)), pool)
     columns = [
         table.correct[:, outside_pool],
         table.cost_usd[:, outside_pool],
         table.features,
     ]
-    if len(table.gate_features):
-        columns.append(table.gate_features)
+    if len(table.privileged_features):
+        columns.append(table.privileged_features)
     features = np.column_stack(columns).astype(float)
     return standardize_features(features, fold.train)
 
 
 def standardize_features(features: np.ndarray, train: np.ndarray) -> np.ndarray:
-    """Features (items, d) by the mean and standard deviation of the train items, clipped at three deviations."""
+    """Standardizes features (items, d) by the mean and standard deviation of the train items.
+
+    Values beyond three standard deviations are clipped.
+    """
     train_features = features[train]
     deviation = train_features.std(0)  # (d,)
     # A feature that is the same in every item is 0.
@@ -162,7 +181,16 @@ def standardize_features(features: np.ndarray, train: np.ndarray) -> np.ndarray:
 
 
 def _predict_ridge(features: np.ndarray, target: np.ndarray, train: np.ndarray) -> np.ndarray:
-    """Ridge regression of targets (train items, models) on features (items, d): (items, models)."""
+    """Predicts by ridge regression.
+
+    Args:
+        features: (items, d), standardized.
+        target: (train items, models), outcomes to learn from.
+        train: Indices of the train items.
+
+    Returns:
+        (items, models), predicted outcomes of all items.
+    """
     train_features = features[train]
     penalty = _RIDGE_PENALTY * np.eye(train_features.shape[1])
     mean = target.mean(0)
@@ -176,13 +204,13 @@ def _predict_ridge(features: np.ndarray, target: np.ndarray, train: np.ndarray) 
 def predict_nearest_neighbours(
     features: np.ndarray, correct: np.ndarray, train: np.ndarray, k: int
 ) -> np.ndarray:
-    """How often each model was correct on the k nearest train items.
+    """Predicts a model's probability of being correct by its accuracy on the k nearest train items.
 
     Args:
         features: (items, d).
         correct: (items, models).
         train: Indices of the items to learn from.
-        k: Neighbours.
+        k: Number of neighbours.
 
     Returns:
         (items, models), probabilities of being correct.
@@ -195,13 +223,20 @@ def predict_nearest_neighbours(
 def choose_at_rates(
     table: OutcomeTable, chances: np.ndarray, pool: np.ndarray, cost_usd: np.ndarray
 ) -> Choices:
-    """Asks argmax over the pool of (probability of being correct - rate x expected cost), at every rate.
+    """Chooses for each item the model with the largest utility, at every rate of `RATES`.
+
+        utility = probability of being correct - rate x expected cost / mean expected cost
+
+    The rate is the knob of such a router: the larger it is, the cheaper are the models that are chosen.
 
     Args:
         table: The recorded outcomes.
         chances: (items, models), probabilities of being correct.
         pool: Indices of the models that may be asked.
-        cost_usd: (models,), expected costs; the mean of the pool is the unit of the rates.
+        cost_usd: (models,), expected costs of a call in USD.
+
+    Returns:
+        The recorded outcomes of the chosen models, (rates, items).
     """
     items = np.arange(len(table))
     unit = float(cost_usd[pool].mean()) or 1.0
@@ -220,15 +255,20 @@ def choose_at_rates(
 def choose_with_checker(
     table: OutcomeTable, miss: float = 0.0, alarm: float = 0.0, most: int = 24
 ) -> Choices:
-    """Asks a cheaper model first, and a more expensive one where a check refuses the answer, for every such pair.
+    """Asks a cheaper model first, and a more expensive one only where a check of the first answer refuses it.
 
-    Correctness and cost are expectations; the check itself is free.
+    Every pair of models is a knob setting. The check is assumed to exist and to cost nothing; correctness and cost are
+    expectations over its errors.
 
     Args:
         table: The recorded outcomes.
         miss: Fraction of wrong answers that the check lets pass.
         alarm: Fraction of correct answers that it refuses.
-        most: Models to pair, those on the front of quality and price first, because pairs grow as their square.
+        most: Largest number of models that are paired, those on the Pareto front of accuracy and cost first. The
+            number of pairs grows as its square.
+
+    Returns:
+        The expected outcomes, (pairs, items).
     """
     candidates = sort_by_dominance(table)[:most]
     mean_cost = table.cost_usd.mean(0)  # (models,)
@@ -252,7 +292,10 @@ def choose_with_checker(
 
 
 def sort_by_dominance(table: OutcomeTable) -> list[int]:
-    """Model indices by how few others are cheaper and at least as accurate; of equals the cheaper one first."""
+    """Sorts model indices by the number of models that dominate them, which are cheaper and at least as accurate.
+
+    The Pareto front, which no model dominates, comes first. Among equals the cheaper model comes first.
+    """
     accuracy = table.correct.mean(0)
     mean_cost = table.cost_usd.mean(0)
     # [i, j]: model j is cheaper than model i, and at least as accurate; (models, models)
@@ -262,32 +305,38 @@ def sort_by_dominance(table: OutcomeTable) -> list[int]:
     return np.lexsort((mean_cost, num_dominating)).tolist()
 
 
-def gate(table: OutcomeTable, folds: int, runs: Sequence[int], min_dev_gain: float) -> pd.DataFrame:
-    """Decides by question whether there is enough to win.
+def estimate_headroom(
+    table: OutcomeTable, folds: int, runs: Sequence[int], min_dev_gain: float
+) -> pd.DataFrame:
+    """Estimates what a router could gain at most, and decides whether that is worth trying to win.
 
-    Items are divided without regard to groups, which tells the gate's router more, and every run divides them anew;
-    intervals are over items and runs.
+    Three gains over the best constant (the most accurate single model) are estimated with an informed router, which
+    sees more than a real one: "accuracy", the accuracy that it adds; "money", the fraction of cost that it saves at
+    equal quality; "check", the saving of a pair of models with a perfect check between them. Items are divided into
+    folds without regard to groups, because this too helps the informed router.
 
     Args:
         table: The recorded outcomes.
-        folds: Folds of the cross-validation.
-        runs: Seeds of its repeats.
-        min_dev_gain: As for `score_choices`.
+        folds: Number of folds of the cross-validation.
+        runs: Seeds of its repeats, each of which divides the items anew.
+        min_dev_gain: Accuracy by which a mixture must beat the best constant on dev, see `score_choices`.
 
     Returns:
-        By question (`QUESTIONS`): value, ci_low, ci_high, and "question is", open or not open.
+        A row for each question, accuracy, money and check: value, ci_low and ci_high (95 %, over items and repeats),
+        and the column "question is": OPEN where the gain is worth having by `MIN_WORTHWHILE_GAIN`, or NOT_OPEN.
     """
     gains = []  # by run, (items,)
-    constant_scores = []  # by run, (2, items)
-    equal_scores = {"money": [], "check": []}  # by run, (2, items)
+    constant_outcomes = []  # by run, of the best constant
+    equal_quality_outcomes = {"money": [], "check": []}  # by run
     for run in runs:
         order = seeds.rng("outcomes", "gate", table.name, seed=run).permutation(len(table))
         run_folds = make_cross_validation_folds(order % folds)
         routers = [fit_informed_router(table, fold) for fold in run_folds]
         constant = score_best_constant(table, run_folds)
-        constant_scores.append(constant)
-        gains.append(_score_by_accuracy(table, run_folds, routers) - constant[0])
+        constant_outcomes.append(constant)
+        gains.append(_score_by_accuracy(table, run_folds, routers) - constant.correct)
 
+        # Savings: of the informed router, and of pairs with a check, both at the quality of the best constant.
         router_choices = []
         for router, fold in zip(routers, run_folds, strict=True):
             expected_cost = table.cost_usd[fold.train].mean(0)
@@ -297,30 +346,66 @@ def gate(table: OutcomeTable, folds: int, runs: Sequence[int], min_dev_gain: flo
         checker_choices = [choose_with_checker(table)] * folds
         by_router = score_choices(table, run_folds, router_choices, min_dev_gain)
         by_checker = score_choices(table, run_folds, checker_choices, min_dev_gain)
-        equal_scores["money"].append(by_router.equal)
-        equal_scores["check"].append(by_checker.equal)
+        equal_quality_outcomes["money"].append(by_router.at_equal_quality)
+        equal_quality_outcomes["check"].append(by_checker.at_equal_quality)
 
     over_items = stats.t_interval(np.mean(gains, axis=0))
     gain = add_repeat_variance(over_items, np.mean(gains, axis=1))
     rows = {"accuracy": [gain.value, gain.ci_low, gain.ci_high, 0.0]}
-    for question, scores in equal_scores.items():
-        rows[question] = _estimate_saving(np.array(scores), np.array(constant_scores))
+    for question, outcomes in equal_quality_outcomes.items():
+        saving, quality = _estimate_saving(outcomes, constant_outcomes)
+        rows[question] = [saving.value, saving.ci_low, saving.ci_high, quality.ci_high]
     columns = ["value", "ci_low", "ci_high", "quality_ci_high"]
-    table_of_questions = pd.DataFrame(rows, index=columns).T.rename_axis("question")
+    estimates = pd.DataFrame(rows, index=columns).T.rename_axis("question")
 
-    # A saving counts where quality did not fall; nothing counts where a constant is nearly perfect.
-    reaches_bound = table_of_questions["ci_low"] >= pd.Series(QUESTIONS)
-    keeps_quality = table_of_questions["quality_ci_high"] >= 0
-    has_room = table.correct.mean(0).max() <= CEILING
+    # A saving counts where quality did not clearly fall; nothing counts where a single model is nearly perfect.
+    reaches_bound = estimates["ci_low"] >= pd.Series(MIN_WORTHWHILE_GAIN)
+    keeps_quality = estimates["quality_ci_high"] >= 0
+    has_room = table.correct.mean(0).max() <= MAX_CONSTANT_ACCURACY
     is_open = reaches_bound & keeps_quality & has_room
-    table_of_questions["question is"] = np.where(is_open, OPEN, NOT_OPEN)
-    return table_of_questions.drop(columns="quality_ci_high")
+    estimates["question is"] = np.where(is_open, OPEN, NOT_OPEN)
+    return estimates.drop(columns="quality_ci_high")
+
+
+def widen_degenerate_intervals(table: OutcomeTable, questions: pd.DataFrame) -> pd.DataFrame:
+    """Replaces intervals of width 0, which arise where the informed router asked the best constant for every item.
+
+    Such a router found no gain, but few items say little about the gain that exists. Its interval becomes as wide as
+    that of an oracle's gain, which varies about as much as a real gain would. For accuracy this is the oracle's lead
+    over the best constant; for money and check it is the fraction of cost that the oracle saves by asking the cheapest
+    model that does as well. Where the oracle gains nothing, the width stays 0.
+
+    Args:
+        table: The recorded outcomes.
+        questions: The table that `estimate_headroom` returned.
+
+    Returns:
+        The same table with the wider intervals; the column "question is" is unchanged.
+    """
+    best_model = find_best_constant(table, np.arange(len(table)))
+    constant_correct = table.correct[:, best_model]
+    constant_cost = table.cost_usd[:, best_model]
+    lead = table.correct.max(1) - constant_correct  # (items,)
+    does_as_well = table.correct >= constant_correct[:, None]  # (items, models)
+    oracle_cost = np.where(does_as_well, table.cost_usd, np.inf).min(1)
+    mean_cost = float(constant_cost.mean()) or 1.0  # a constant that is free leaves nothing to save
+    saving = (constant_cost - oracle_cost) / mean_cost
+    oracle_gains = {"accuracy": lead, "money": saving, "check": saving}
+
+    widened = questions.copy()
+    for question, gain in oracle_gains.items():
+        if questions.loc[question, "ci_low"] == questions.loc[question, "ci_high"]:
+            interval = stats.t_interval(gain)
+            half_width = (interval.ci_high - interval.ci_low) / 2
+            widened.loc[question, "ci_low"] -= half_width
+            widened.loc[question, "ci_high"] += half_width
+    return widened
 
 
 def _score_by_accuracy(
     table: OutcomeTable, folds: Sequence[Fold], routers: Sequence[InformedRouter]
 ) -> np.ndarray:
-    """Correctness (items,) where the informed router chooses by accuracy alone."""
+    """Correctness (items,) of the informed router where it asks the most promising model at any cost."""
     correct = np.zeros(len(table))
     for fold, router in zip(folds, routers, strict=True):
         pool_chances = router.chances[fold.test][:, router.pool]
@@ -329,33 +414,39 @@ def _score_by_accuracy(
     return correct
 
 
-def _estimate_saving(equal: np.ndarray, constant: np.ndarray) -> list[float]:
-    """Estimates the fraction of the best constant's cost that was saved, 1 - cost / its cost.
+def _estimate_saving(
+    treatment: Sequence[ItemOutcomes], baseline: Sequence[ItemOutcomes]
+) -> tuple[stats.Interval, stats.Interval]:
+    """Estimates the fraction of the baseline's cost that was saved, 1 - cost / its cost, and the change in accuracy.
+
+    Both are needed: where accuracy fell, money was saved by being wrong.
 
     Args:
-        equal: (repeats, 2, items), correctness and cost at equal quality.
-        constant: (repeats, 2, items), the same of the best constant.
+        treatment: Outcomes at equal quality, one for each repeat.
+        baseline: Outcomes of the best constant, in the same repeats.
 
     Returns:
-        The saving, both ends of its interval (delta method, paired items), and the upper end of the change in quality:
-        where that lies below 0, money was saved by being wrong.
+        The saving and the difference of accuracies, with intervals over items and repeats; that of the saving is by the
+        delta method for a ratio of paired means.
     """
-    correct, cost_usd = equal.mean(0)
-    constant_correct, constant_cost = constant.mean(0)
-    ratio = cost_usd.mean() / constant_cost.mean()
+    correct = np.stack([outcomes.correct for outcomes in treatment])  # (repeats, items)
+    cost_usd = np.stack([outcomes.cost_usd for outcomes in treatment])
+    baseline_correct = np.stack([outcomes.correct for outcomes in baseline])
+    baseline_cost = np.stack([outcomes.cost_usd for outcomes in baseline])
 
     # Delta method: the ratio varies as the mean of these terms.
-    linearized = (cost_usd - ratio * constant_cost) / constant_cost.mean()
+    item_cost = cost_usd.mean(0)
+    item_baseline_cost = baseline_cost.mean(0)
+    ratio = item_cost.mean() / item_baseline_cost.mean()
+    linearized = (item_cost - ratio * item_baseline_cost) / item_baseline_cost.mean()
     ratio_interval = stats.t_interval(linearized)
     half_width = (ratio_interval.ci_high - ratio_interval.ci_low) / 2
     saved = 1 - ratio
     saving = stats.Interval(saved, saved - half_width, saved + half_width)
-    repeat_costs = equal[:, 1].mean(1)  # (repeats,)
-    repeat_constant_costs = constant[:, 1].mean(1)
-    repeat_savings = 1 - repeat_costs / repeat_constant_costs
+    repeat_savings = 1 - cost_usd.mean(1) / baseline_cost.mean(1)  # (repeats,)
     saving = add_repeat_variance(saving, repeat_savings)
 
-    quality = stats.t_interval(correct - constant_correct)
-    repeat_changes = (equal[:, 0] - constant[:, 0]).mean(1)
+    quality = stats.t_interval(correct.mean(0) - baseline_correct.mean(0))
+    repeat_changes = (correct - baseline_correct).mean(1)
     quality = add_repeat_variance(quality, repeat_changes)
-    return [saving.value, saving.ci_low, saving.ci_high, quality.ci_high]
+    return saving, quality

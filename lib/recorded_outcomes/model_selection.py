@@ -1,14 +1,24 @@
-"""Scores a method on recorded outcomes: folds of whole groups, a choice of its knob on dev, a score on test.
+"""Scores a method on recorded outcomes: cross-validation over whole groups of items, tuned on dev, scored on test.
 
-A method is a set of `Choices`: which model it would ask for each item, at each setting of its knob. On dev the choices,
-and each model for every item, span a hull (`stats.hull`); a mixture of two of its corners is what a method may promise
-for a mean cost. Its answer at *equal quality* is the cheapest mixture that beats the best constant by a margin on dev,
-because the best of many knobs on dev is not the best on test; where none does for less money, it is that constant. Test
-items see what dev chose.
+Words of this module:
+
+    constant         one model for every item; the *best constant* is the most accurate one
+    knob             the one number of a method that trades accuracy for cost, such as a budget
+    mixture          a random choice between two knob settings, or two constants, with fixed probabilities
+    hull             the upper convex hull of accuracy over mean cost; its corners are knob settings
+    promised cost    the mean cost per item for which a mixture was chosen on dev
+    equal quality    the cheapest mixture that is at least as accurate as the best constant
+
+A method is a set of `Choices`: which model it would ask for each item, at each knob setting. On dev these choices and
+the constants span a hull (`stats.hull`). For each promised cost, the best mixture on that hull is chosen. At equal
+quality the mixture must beat the best constant by a margin on dev, because the best of many knob settings on dev is
+seldom the best on test. Where no mixture does so for less money, the constant itself is chosen. Test items are scored
+with what dev chose.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -18,14 +28,22 @@ from lib.experiment import seeds
 from lib.recorded_outcomes.tables import OutcomeTable, TableError
 
 VERSION = 1  # of choices and their scores
-# Costs to promise, between the cheapest model's (0) and the best constant's (1).
+# Promised mean costs per item, as fractions of the way from the cheapest model's cost (0) to the best constant's (1).
 LEVELS = (0.05, 0.1, 0.25, 0.5, 0.75, 1.0)
-EQUAL, HALF = "equal quality", "half the money"
+# Conditions in which methods are compared: as accurate as the best constant, or at half of its cost.
+EQUAL_QUALITY, HALF_COST = "equal quality", "half the money"
+MAX_SPENDING_RATIO = 1.05  # a budget is broken where more than this multiple of it is spent
 
 
 @dataclass(frozen=True)
 class Fold:
-    """Item indices: what a method learns from, what its knob is chosen on, and what is scored."""
+    """One split of a table's items, as item indices.
+
+    Attributes:
+        train: Items that a method learns from.
+        dev: Items on which its knob, its one parameter that trades accuracy for cost, is chosen.
+        test: Items on which it is scored.
+    """
 
     train: np.ndarray
     dev: np.ndarray
@@ -33,19 +51,20 @@ class Fold:
 
     @property
     def train_and_dev(self) -> np.ndarray:
-        """(items,) what a method that learns nothing may choose its knob on."""
+        """Indices of the train and dev items: a method that learns nothing may choose its knob on both."""
         return np.concatenate([self.train, self.dev])
 
 
 @dataclass(frozen=True)
 class Choices:
-    """What a method's choices bring at each setting of its knob.
+    """Outcomes of a method at each setting of its knob, the one parameter that trades accuracy for cost.
 
     Attributes:
-        correct: (knobs, items), expected correctness.
-        cost_usd: (knobs, items), expected cost.
-        names: (knobs,).
-        learned: Whether the method learned from the train items, so that the knob must not be chosen there.
+        correct: (knob settings, items), expected correctness in [0, 1].
+        cost_usd: (knob settings, items), expected cost in USD.
+        names: A name for each knob setting.
+        learned: Whether the method learned from the train items. Its knob is then chosen on dev alone, because its
+            accuracy on the train items is too high.
     """
 
     correct: np.ndarray
@@ -54,35 +73,49 @@ class Choices:
     learned: bool = False
 
 
-@dataclass(frozen=True)
-class HeldOutScores:
-    """A method on the items of a table, each while it was held out (nan where it never was).
+class ItemOutcomes(NamedTuple):
+    """Outcomes on the items of a table, nan for an item that was never held out.
 
     Attributes:
-        correct: (levels, items), at each promised cost.
-        cost_usd: (levels, items), at each promised cost.
-        promised: (levels, items), the promised cost per item in USD.
-        equal: (2, items), correctness and cost at equal quality.
-        picked: By fold, the name of the knob with the largest weight at equal quality.
+        correct: (items,), expected correctness in [0, 1].
+        cost_usd: (items,), expected cost in USD.
+    """
+
+    correct: np.ndarray
+    cost_usd: np.ndarray
+
+
+@dataclass(frozen=True)
+class HeldOutScores:
+    """Outcomes of a method on the test items of every fold; nan for an item that was never a test item.
+
+    Attributes:
+        correct: (levels, items), correctness at each of the promised mean costs `LEVELS`.
+        cost_usd: (levels, items), the cost in USD at each of them.
+        promised: (levels, items), the promised mean cost in USD, the same for all test items of a fold.
+        at_equal_quality: The outcomes of the cheapest choice that is as accurate as the best constant on dev.
+        picked: By fold, the name of the knob setting with the largest weight at equal quality.
     """
 
     correct: np.ndarray
     cost_usd: np.ndarray
     promised: np.ndarray
-    equal: np.ndarray
+    at_equal_quality: ItemOutcomes
     picked: tuple[str, ...]
 
 
 def assign_folds(table: OutcomeTable, folds: int, seed: int) -> np.ndarray:
-    """Divides items into folds: whole groups, in random order, each into the smallest fold so far.
+    """Divides items into folds, so that all items of a group are in one fold.
+
+    Groups are taken in random order; each goes into the fold that has the fewest items so far.
 
     Args:
         table: Items with their groups.
-        folds: Folds at most; never more than groups.
-        seed: Of the random order, one for each repeat of cross-validation.
+        folds: Number of folds; fewer are made where there are fewer groups.
+        seed: Seed of the random order, another one for each repeat of cross-validation.
 
     Returns:
-        (items,) the fold of each item.
+        (items,), the fold index of each item.
 
     Raises:
         TableError: There are fewer than 3 groups (train, dev, test) or folds.
@@ -136,32 +169,49 @@ def make_cross_validation_folds(fold_of_item: np.ndarray) -> list[Fold]:
 
 
 def constant_choices(table: OutcomeTable) -> Choices:
-    """Each model for every item: the constants, and with the hull their mixtures."""
+    """The choices of the constants, which ask one model for every item; each model is a knob setting."""
     return Choices(table.correct.T, table.cost_usd.T, table.models)
 
 
 def find_best_constant(table: OutcomeTable, rows: np.ndarray) -> int:
-    """The model that is correct most often on `rows`; of equals the cheaper one."""
+    """Finds the model with the highest accuracy on some items; among equally accurate models, the cheapest.
+
+    Args:
+        table: The recorded outcomes.
+        rows: Indices of the items to look at.
+
+    Returns:
+        The index of the model in `table.models`.
+    """
     accuracy = table.correct[rows].mean(0)  # (models,)
     mean_cost = table.cost_usd[rows].mean(0)  # (models,)
-    # Rounding makes equals of accuracies that differ by the order of summation.
+    # Equal accuracies may differ in their last bits, because sums depend on their order; rounding removes that.
     rounded = np.round(accuracy, 12)
     best_first = np.lexsort((mean_cost, -rounded))
     return int(best_first[0])
 
 
-def score_best_constant(table: OutcomeTable, folds: Sequence[Fold]) -> np.ndarray:
-    """Correctness and cost, (2, items), of the constant that was best on train and dev of each fold."""
-    scores = np.full((2, len(table)), np.nan)
+def score_best_constant(table: OutcomeTable, folds: Sequence[Fold]) -> ItemOutcomes:
+    """Scores the best constant: one model for every item, the most accurate one on train and dev of each fold."""
+    correct = np.full(len(table), np.nan)
+    cost_usd = np.full(len(table), np.nan)
     for fold in folds:
         model = find_best_constant(table, fold.train_and_dev)
-        scores[0, fold.test] = table.correct[fold.test, model]
-        scores[1, fold.test] = table.cost_usd[fold.test, model]
-    return scores
+        correct[fold.test] = table.correct[fold.test, model]
+        cost_usd[fold.test] = table.cost_usd[fold.test, model]
+    return ItemOutcomes(correct, cost_usd)
 
 
 def promised_costs(table: OutcomeTable, rows: np.ndarray) -> np.ndarray:
-    """Mean costs per item that are promised, (levels,): from the cheapest model's to the best constant's on `rows`."""
+    """Computes the mean costs per item for which methods choose their knob.
+
+    Args:
+        table: The recorded outcomes.
+        rows: Indices of the items over which costs are averaged.
+
+    Returns:
+        (levels,), USD, at the fractions `LEVELS` of the way from the cheapest model's cost to the best constant's.
+    """
     mean_cost = table.cost_usd[rows].mean(0)  # (models,)
     lowest = mean_cost.min()
     highest = mean_cost[find_best_constant(table, rows)]
@@ -171,54 +221,71 @@ def promised_costs(table: OutcomeTable, rows: np.ndarray) -> np.ndarray:
 def score_choices(
     table: OutcomeTable, folds: Sequence[Fold], choices: Sequence[Choices], min_dev_gain: float
 ) -> HeldOutScores:
-    """Scores on test the mixtures that dev chooses among a method's choices and the constants.
+    """Chooses a method's knob on dev, at each promised cost and at equal quality, and scores it on test.
+
+    Knob settings may be mixed with each other and with the constants, which ask one model for every item.
 
     Args:
         table: The recorded outcomes.
         folds: Train, dev and test items.
-        choices: One for each fold.
-        min_dev_gain: Accuracy by which the best constant must be beaten on dev, for less money, to be replaced.
+        choices: The method's choices, one `Choices` for each fold.
+        min_dev_gain: Accuracy by which a mixture must beat the best constant on dev, at a lower cost, to replace it
+            at equal quality.
     """
     num_levels = len(LEVELS)
     num_items = len(table)
     correct = np.full((num_levels, num_items), np.nan)
     cost_usd = correct.copy()
     promised = correct.copy()
-    equal = np.full((2, num_items), np.nan)
+    equal_quality_correct = np.full(num_items, np.nan)
+    equal_quality_cost = np.full(num_items, np.nan)
     picked = []
     constants = constant_choices(table)
     for fold, fold_choices in zip(folds, choices, strict=True):
         # What was learned from train would look too good there.
         rows = fold.dev if fold_choices.learned else fold.train_and_dev
-        options = _join_choices(fold_choices, constants)
-        frontier = _compute_frontier(options, rows)
+        options = join_choices(fold_choices, constants)
+        frontier = compute_frontier(options, rows)
 
-        # At each promised cost, the best mixture for it.
+        # At each promised cost, the most accurate mixture that costs no more on dev.
         for level, budget in enumerate(promised_costs(table, fold.train_and_dev)):
             weights = frontier.mix_for_cost(budget)
-            level_correct, level_cost = _expect(options, weights, fold.test)
+            level_correct, level_cost = expect_mixture(options, weights, fold.test)
             promised[level, fold.test] = budget
             correct[level, fold.test] = level_correct
             cost_usd[level, fold.test] = level_cost
 
-        # At equal quality, the cheapest mixture that clearly beats the best constant, or that constant.
+        # At equal quality, the cheapest mixture that clearly beats the best constant.
         best_model = find_best_constant(table, fold.train_and_dev)
-        first_constant = len(options.names) - len(table.models)  # constants follow the choices
+        first_constant = len(options.names) - len(
+            table.models
+        )  # constants follow the method's choices
         constant_weights = {first_constant + best_model: 1.0}
         target = table.correct[rows, best_model].mean() + min_dev_gain
         weights = constant_weights
         if frontier.correct[-1] >= target:
             weights = frontier.mix_for_accuracy(target)
-        _, costs = _expect(options, weights, rows)
+
+        # A mixture that saves nothing is replaced by the constant.
+        _, costs = expect_mixture(options, weights, rows)
         if costs.mean() > table.cost_usd[rows, best_model].mean():
             weights = constant_weights
-        equal[:, fold.test] = _expect(options, weights, fold.test)
+        fold_correct, fold_cost = expect_mixture(options, weights, fold.test)
+        equal_quality_correct[fold.test] = fold_correct
+        equal_quality_cost[fold.test] = fold_cost
         largest_weight = max(weights, key=weights.get)
         picked.append(options.names[largest_weight])
-    return HeldOutScores(correct, cost_usd, promised, equal, tuple(picked))
+    return HeldOutScores(
+        correct=correct,
+        cost_usd=cost_usd,
+        promised=promised,
+        at_equal_quality=ItemOutcomes(equal_quality_correct, equal_quality_cost),
+        picked=tuple(picked),
+    )
 
 
-def _join_choices(choices: Choices, constants: Choices) -> Choices:
+def join_choices(choices: Choices, constants: Choices) -> Choices:
+    """Joins a method's knob settings and the constants along the first axis, the method's settings first."""
     return Choices(
         correct=np.vstack([choices.correct, constants.correct]),
         cost_usd=np.vstack([choices.cost_usd, constants.cost_usd]),
@@ -228,19 +295,28 @@ def _join_choices(choices: Choices, constants: Choices) -> Choices:
 
 @dataclass(frozen=True)
 class CostFrontier:
-    """The hull on dev: knobs, with their mean costs and accuracies, by rising cost."""
+    """The corners of the upper convex hull of accuracy over mean cost, in the order of rising cost.
+
+    Attributes:
+        knobs: (corners,), indices of the knob settings, or constants, that are corners.
+        cost_usd: (corners,), their mean costs in USD.
+        correct: (corners,), their accuracies.
+    """
 
     knobs: np.ndarray
     cost_usd: np.ndarray
     correct: np.ndarray
 
     def mix_for_cost(self, budget: float) -> dict[int, float]:
-        """{knob: weight} of the mixture that costs at most `budget` on dev."""
+        """The most accurate mixture with a mean cost of at most `budget` USD: {knob index: probability}.
+
+        A budget below the cheapest corner gets that corner.
+        """
         costs = self.cost_usd
         if budget >= costs[-1] or len(self.knobs) == 1:
             best_knob = int(self.knobs[-1])
             return {best_knob: 1.0}
-        # The corner above the budget; a budget below all corners gets the cheapest.
+        # The first corner that costs more than the budget is mixed with the one before it.
         upper = int(np.searchsorted(costs, budget, side="right"))
         upper = max(1, upper)
         cost_step = costs[upper] - costs[upper - 1]
@@ -248,7 +324,7 @@ class CostFrontier:
         return self._mix_neighbours(upper, min(lower_weight, 1.0))
 
     def mix_for_accuracy(self, target: float) -> dict[int, float]:
-        """{knob: weight} of the cheapest mixture with the accuracy `target` on dev."""
+        """The cheapest mixture with the accuracy `target`: {knob index: probability}."""
         accuracies = self.correct
         upper = int(np.searchsorted(accuracies, target - 1e-12))
         if upper == 0:
@@ -259,13 +335,15 @@ class CostFrontier:
         return self._mix_neighbours(upper, lower_weight)
 
     def _mix_neighbours(self, upper: int, lower_weight: float) -> dict[int, float]:
+        """Mixes corner `upper` with the cheaper one before it, which has the probability `lower_weight`."""
         lower_knob = int(self.knobs[upper - 1])
         upper_knob = int(self.knobs[upper])
         weights = {lower_knob: lower_weight, upper_knob: 1 - lower_weight}
         return {knob: weight for knob, weight in weights.items() if weight > 0}
 
 
-def _compute_frontier(options: Choices, rows: np.ndarray) -> CostFrontier:
+def compute_frontier(options: Choices, rows: np.ndarray) -> CostFrontier:
+    """Computes the hull of accuracy over mean cost that knob settings span on the items `rows`."""
     mean_cost = options.cost_usd[:, rows].mean(1)  # (knobs,)
     accuracy = options.correct[:, rows].mean(1)
     corners = stats.hull(mean_cost, accuracy)
@@ -276,10 +354,19 @@ def _compute_frontier(options: Choices, rows: np.ndarray) -> CostFrontier:
     )
 
 
-def _expect(
+def expect_mixture(
     options: Choices, weights: dict[int, float], rows: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Expected correctness and cost of a mixture on `rows`, (rows,) each; no coin is tossed."""
+    """Computes the expected outcomes of a mixture; nothing is sampled.
+
+    Args:
+        options: Knob settings with their outcomes.
+        weights: {knob index: probability}, which sum to 1.
+        rows: Indices of the items.
+
+    Returns:
+        Correctness and cost in USD, (rows,) each.
+    """
     correct = 0.0
     cost_usd = 0.0
     for knob, weight in weights.items():
@@ -291,9 +378,17 @@ def _expect(
 def make_result_rows(
     table: OutcomeTable, scores: HeldOutScores, method: str, role: str
 ) -> pd.DataFrame:
-    """Rows for `lib.experiment.results_table`: at equal quality, and at half of the best constant's cost.
+    """Makes the rows of a method for `lib.experiment.results_table`.
 
-    correct may be a fraction, the expectation over a mixture's coin.
+    Args:
+        table: The recorded outcomes.
+        scores: The method's scores on them.
+        method: Its name.
+        role: Its role in figures, one of the values of `lib.routers.methods.ROLES`.
+
+    Returns:
+        Two rows for each item: the column condition is EQUAL_QUALITY in one and HALF_COST in the other. The column
+        correct may be a fraction, because it is the expectation over a mixture.
     """
     half = LEVELS.index(0.5)
     columns = {
@@ -306,12 +401,12 @@ def make_result_rows(
         "context": table.groups,
     }
     at_equal_quality = columns | {
-        "condition": EQUAL,
-        "correct": scores.equal[0],
-        "cost_usd": scores.equal[1],
+        "condition": EQUAL_QUALITY,
+        "correct": scores.at_equal_quality.correct,
+        "cost_usd": scores.at_equal_quality.cost_usd,
     }
     at_half_cost = columns | {
-        "condition": HALF,
+        "condition": HALF_COST,
         "correct": scores.correct[half],
         "cost_usd": scores.cost_usd[half],
     }
@@ -323,14 +418,18 @@ def make_result_rows(
 def add_repeat_variance(
     interval: stats.Interval, repeat_means: Sequence[float] | np.ndarray
 ) -> stats.Interval:
-    """Widens an interval over items by what the random folds add.
+    """Widens an interval over items by the variance that the random folds of cross-validation add.
 
-    The mean over R repeats of cross-validation varies by their variance / R beside the items, and half-widths of
-    independent sources add as squares. With one repeat, of which that is not known, the interval stays as it is.
+    The folds add (variance over R repeats) / R to the variance of the mean. Items and folds are independent sources, so
+    the squares of their half-widths add up. With one repeat the variance is unknown, and the interval is returned as it
+    is.
 
     Args:
-        interval: Over items, of the mean over repeats.
+        interval: Interval over items, around the mean over repeats.
         repeat_means: (R,), the estimate of each repeat.
+
+    Returns:
+        The wider interval around the same value.
     """
     if len(repeat_means) < 2 or not interval.known:
         return interval
@@ -346,18 +445,18 @@ def add_repeat_variance(
 
 
 def curve_height(correct: np.ndarray, cost_usd: np.ndarray, low: float, high: float) -> np.ndarray:
-    """Computes AIQ, the mean height of quality over cost (RouterBench, section 3).
+    """Computes AIQ, the mean accuracy of a curve of accuracy over cost (RouterBench, section 3).
 
-    The curves are taken as they are; a new hull would choose on test.
+    No hull is taken here: it would choose the best points on the test items.
 
     Args:
         correct: (levels,), or (resamples, levels).
-        cost_usd: Of the same shape.
-        low: Cost at which the mean begins.
-        high: Cost at which it ends.
+        cost_usd: The cost at each level, of the same shape.
+        low: Lowest cost of the range over which accuracy is averaged.
+        high: Highest cost of that range.
 
     Returns:
-        (resamples,), or (1,).
+        (resamples,), or (1,) for one curve.
     """
     correct = np.atleast_2d(correct)
     cost_usd = np.atleast_2d(cost_usd)
@@ -378,7 +477,9 @@ def aiq_gap(
     baseline: Sequence[HeldOutScores],
     draws: int,
 ) -> stats.Interval:
-    """The AIQ of a method minus that of another, between the costs of the cheapest and of the best constant.
+    """Estimates the AIQ (mean accuracy of a curve over cost) of a method minus that of another.
+
+    Costs range from the cheapest model's to that of the best constant, the most accurate single model.
 
     Args:
         table: The recorded outcomes.
@@ -387,8 +488,8 @@ def aiq_gap(
         draws: Bootstrap resamples.
 
     Returns:
-        The difference with an interval over groups of items (bootstrap of whole groups) and repeats, which are averaged
-        within an item.
+        The difference with its 95 % interval: a bootstrap over whole groups of items, widened by the variance over
+        repeats.
     """
     num_items = len(table)
     costs = promised_costs(table, np.arange(num_items))
@@ -405,6 +506,7 @@ def aiq_gap(
     weights = weights / weights.sum(1, keepdims=True)  # (1 + draws, items)
 
     def resampled_heights(repeats: Sequence[HeldOutScores]) -> np.ndarray:
+        """AIQ of each resample, of curves averaged over repeats: (1 + draws,)."""
         correct = np.mean([scores.correct for scores in repeats], axis=0)  # (levels, items)
         cost_usd = np.mean([scores.cost_usd for scores in repeats], axis=0)
         # Weighted means over items: sum_i weights[r, i] correct[level, i].
@@ -413,6 +515,7 @@ def aiq_gap(
         return curve_height(mean_correct, mean_cost, low, high)
 
     def repeat_heights(repeats: Sequence[HeldOutScores]) -> list[float]:
+        """AIQ of each repeat on the table itself."""
         heights = []
         for scores in repeats:
             mean_correct = scores.correct.mean(1)  # (levels,)

@@ -33,8 +33,8 @@ class NumberError(ValueError):
     """A value that is no number, or one that can be read in two ways.
 
     Attributes:
-        column: Its column.
-        index: Of its row, from 0.
+        column: Name of the column.
+        index: Index of the row, from 0.
     """
 
     def __init__(self, column: str, index: int, reason: str) -> None:
@@ -59,20 +59,22 @@ def parse_numbers(
         NumberError: A value is missing or no number, a column mixes percentages with other numbers, or nothing in the
             table tells whether its commas are decimal commas.
     """
-    texts = {
-        name: [_to_text(value, kinds[name]) for value in values] for name, values in columns.items()
-    }
+    texts = {}
+    for name, values in columns.items():
+        texts[name] = [_to_text(value, kinds[name]) for value in values]
     comma_is_decimal = _decide_decimal_comma(columns, texts)
+
     numbers = {}
     for name, column_texts in texts.items():
+        # "85" beside "85%" could be 85 or .85, so that a column is all percentages or has none.
         is_percent = [kinds[name] == "fraction" and text.endswith("%") for text in column_texts]
         if any(is_percent) and not all(is_percent):
             index = is_percent.index(not is_percent[0])
+            other_rows = "percentages" if is_percent[0] else "no percentages"
             raise NumberError(
                 name,
                 index,
-                f"is {column_texts[index]!r}, while other rows are "
-                f"{'percentages' if is_percent[0] else 'no percentages'}; write all in one way",
+                f"is {column_texts[index]!r}, while other rows are {other_rows}; write all in one way",
             )
         values = np.array(
             [
@@ -85,7 +87,15 @@ def parse_numbers(
 
 
 def _to_text(value: Any, kind: Kind) -> str:
-    """A value as a text without dollar signs and without blanks between thousands; "" for a missing one."""
+    """Converts a value to a text that is easier to parse.
+
+    Args:
+        value: A text, a number of any type, a truth value, or a missing value.
+        kind: Dollar signs are removed where it is "usd".
+
+    Returns:
+        The text without dollar signs and without blanks between thousands; "" for a missing value.
+    """
     if value is None or value is pd.NA:
         return ""
     if isinstance(value, (bool, np.bool_)):
@@ -103,28 +113,36 @@ def _to_text(value: Any, kind: Kind) -> str:
 def _decide_decimal_comma(
     columns: Mapping[str, Sequence[Any]], texts: Mapping[str, Sequence[str]]
 ) -> bool:
-    """Whether commas are decimal commas in a table, by the first text that allows one reading only."""
-    ambiguous: tuple[str, int] | None = None
+    """Decides for a whole table whether a comma is a decimal comma ("0,85") or separates thousands ("1,234").
+
+    The first text that allows one reading only decides: "0,85" means decimal commas, "0.85" decimal points. "1,234" can
+    be read in both ways and decides nothing.
+
+    Args:
+        columns: By name the values as they were read; only those that were texts count.
+        texts: By name the same values, as `_to_text` returns them.
+
+    Returns:
+        Whether commas are decimal commas; False where no text has a comma.
+
+    Raises:
+        NumberError: There is a text like "1,234", and no other text decides.
+    """
+    ambiguous: tuple[str, int] | None = None  # column and row of the first text like "1,234"
     for name, column_texts in texts.items():
         for index, text in enumerate(column_texts):
-            # Numbers that were numbers already say nothing about texts.
+            # A value that was a number already says nothing about how texts are written.
             if not isinstance(columns[name][index], str):
                 continue
             number = text.rstrip("%").strip()
-            with_decimal_comma = bool(
-                _COMMA_DECIMAL.fullmatch(number) or _POINT_THOUSANDS.fullmatch(number)
-            )
-            with_decimal_point = bool(
-                _POINT_DECIMAL.fullmatch(number) or _COMMA_THOUSANDS.fullmatch(number)
-            )
-            if with_decimal_comma and with_decimal_point:
-                # 1,234 may be either; 1.234 is a number with a point unless commas are seen.
-                if "," in number:
-                    ambiguous = ambiguous or (name, index)
-                continue
-            has_separator = "," in number or "." in number
-            if has_separator and (with_decimal_comma or with_decimal_point):
-                return with_decimal_comma
+            readings = _list_readings(number)
+            if readings == ["comma"]:
+                return True
+            if readings == ["point"]:
+                return False
+            # Of texts with two readings, "1.234" is a number with a point unless decimal commas are used elsewhere.
+            if len(readings) == 2 and "," in number and ambiguous is None:
+                ambiguous = (name, index)
     if ambiguous is None:
         return False
     name, index = ambiguous
@@ -135,10 +153,39 @@ def _decide_decimal_comma(
     )
 
 
+def _list_readings(number: str) -> list[str]:
+    """Lists how a text can be read: with a decimal "comma" (0,85 or 1.234,5), a decimal "point" (0.85 or 1,234.5).
+
+    Both are listed for a text such as "1,234", none for one without a separator or that is no number.
+    """
+    if "," not in number and "." not in number:
+        return []
+    readings = []
+    if _COMMA_DECIMAL.fullmatch(number) or _POINT_THOUSANDS.fullmatch(number):
+        readings.append("comma")
+    if _POINT_DECIMAL.fullmatch(number) or _COMMA_THOUSANDS.fullmatch(number):
+        readings.append("point")
+    return readings
+
+
 def _parse_text(text: str, column: str, index: int, kind: Kind, comma_is_decimal: bool) -> float:
-    """The number that a text of `_to_text` stands for; NumberError names column and row where it is none."""
+    """Parses one text.
+
+    Args:
+        text: As `_to_text` returns it.
+        column: Name of its column, for messages.
+        index: Index of its row, for messages.
+        kind: A "fraction" may be a truth value or a percentage.
+        comma_is_decimal: Whether a comma is a decimal comma in this table.
+
+    Returns:
+        The number; a percentage is not yet divided by 100.
+
+    Raises:
+        NumberError: The text is empty or no number.
+    """
     if not text:
-        raise NumberError(column, index, "is empty; write a number")
+        raise NumberError(column, index, "is empty; write a number, or leave the row out")
     if kind == "fraction" and text.lower() in TRUE_WORDS:
         return 1.0
     if kind == "fraction" and text.lower() in FALSE_WORDS:

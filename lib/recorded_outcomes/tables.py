@@ -1,8 +1,8 @@
-"""Tables of recorded outcomes: which model was correct on which item, and what it cost; those that are shipped.
+"""Tables of recorded outcomes (which model was correct on which item, at what cost) and loaders of the shipped ones.
 
-Costs in USD are *recorded* for agents only (tokens x list price, by the source); elsewhere they are *listed* (a
-published price, an assumed length of replies) or *assumed* (a price by size, recorded lengths), and every table says
-which.
+Costs in USD have three sources, and every table names its own. They are *recorded* for agents and RouterArena (tokens x
+list price, computed by the source). Elsewhere they are from *listed* prices (a published price x an assumed length of
+replies) or *assumed* prices (a price by the model's size x the recorded length of replies).
 Left out: a user's tables (`user_tables`), and the prompts. `data/outcomes/PROVENANCE.md` names sources, licences and
 traps; what it says to doubt is left out here by rule, never by hand.
 """
@@ -13,17 +13,23 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 import numpy as np
 import pandas as pd
 
 from lib.config import ROOT
+from lib.config.recorded_outcomes import PriceSettings
 from lib.experiment import artifacts, seeds
 
 VERSION = 1  # of tables of outcomes
+HoldOut = Literal[
+    "groups", "items"
+]  # what cross-validation holds out: whole groups, or items one by one
 OUTCOMES_FOLDER = ROOT / "data/outcomes"
-RECORDED, LISTED, ASSUMED = "recorded", "listed", "assumed"
+# Where the costs of a table come from; see above.
+RECORDED_COSTS, LISTED_PRICES, ASSUMED_PRICES = "recorded", "listed", "assumed"
+# By name of a table, its benchmark in the file of agents.
 AGENTS = {
     "swe-bench": "swe-bench",
     "swt-bench": "swt-bench",
@@ -32,8 +38,8 @@ AGENTS = {
     "commit0": "commit0",
 }
 VARIANTS = ("measured", "rebuilt", "all")  # of the agents; see `load_agents`
-CHARACTERS = 4  # of a token, about
-_MIN_COMPLETE = 0.97  # fraction of items that a run must have met
+CHARACTERS_PER_TOKEN = 4  # about, in English; where a source gives lengths of texts and no tokens
+_MIN_COMPLETE = 0.97  # fraction of items that a run must have attempted
 _MIN_PRICED = 0.8  # fraction of items whose cost must be known
 # What PROVENANCE.md says of outcomes and costs that cannot be trusted:
 _UNAVAILABLE = "not available"  # of a model that stands far above its other benchmarks
@@ -54,17 +60,19 @@ class OutcomeTable:
     """Outcomes of every model on every item.
 
     Attributes:
-        name: Of the table.
-        items: (items,) ids.
-        groups: (items,) what is held out together, such as a repository.
-        models: Their names.
-        correct: (items, models) in [0, 1].
-        cost_usd: (items, models).
-        features: (items, d), what a router may look at before it asks.
+        name: Name of the table.
+        items: (items,), ids.
+        groups: (items,), the group of each item, such as its repository; groups are held out whole.
+        models: Names of the models.
+        correct: (items, models), correctness in [0, 1].
+        cost_usd: (items, models), the cost of each reply in USD.
+        features: (items, d), what a router may look at before it asks a model.
         money: Where the costs come from: recorded, listed, assumed or as given.
         cost_measures_work: Whether the cost tells how long a model worked on the item.
-        gate_features: (items, k), what no router could look at, for the gate alone; (0, 0) where there is nothing.
+        privileged_features: (items, k), what no real router could look at; only the informed router that estimates the
+            headroom does. (0, 0) where there is nothing.
         notes: What was decided while a user's file was read, in sentences.
+        prompts: (items,), texts of the prompts, where a user's file has them; () elsewhere.
     """
 
     name: str
@@ -74,17 +82,23 @@ class OutcomeTable:
     correct: np.ndarray
     cost_usd: np.ndarray
     features: np.ndarray
-    money: str = RECORDED
+    money: str = RECORDED_COSTS
     cost_measures_work: bool = False
-    gate_features: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
+    privileged_features: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
     notes: tuple[str, ...] = ()
+    prompts: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.items)
 
     def take(self, rows: np.ndarray) -> OutcomeTable:
-        """The table of some items only; rows: (k,) indices, or a mask (items,)."""
-        has_gate_features = len(self.gate_features) > 0
+        """Selects some items.
+
+        Args:
+            rows: (k,) indices, or a mask (items,).
+        """
+        has_privileged_features = len(self.privileged_features) > 0
+        indices = np.arange(len(self))[rows]
         return replace(
             self,
             items=self.items[rows],
@@ -92,11 +106,14 @@ class OutcomeTable:
             correct=self.correct[rows],
             cost_usd=self.cost_usd[rows],
             features=self.features[rows],
-            gate_features=self.gate_features[rows] if has_gate_features else self.gate_features,
+            privileged_features=self.privileged_features[rows]
+            if has_privileged_features
+            else self.privileged_features,
+            prompts=tuple(self.prompts[index] for index in indices) if self.prompts else (),
         )
 
     def select_models(self, models: Sequence[str]) -> OutcomeTable:
-        """The same items with these models only, in this order."""
+        """Selects models by name; the table keeps all items, and models are in the given order."""
         columns = [self.models.index(name) for name in models]
         return replace(
             self,
@@ -106,7 +123,11 @@ class OutcomeTable:
         )
 
     def scale_costs(self, factors: dict[str, float]) -> OutcomeTable:
-        """The same outcomes with the costs of some models multiplied; factors: by model, 1 by default."""
+        """Multiplies the costs of some models; outcomes stay the same.
+
+        Args:
+            factors: By model name; a model that is not named keeps its costs.
+        """
         factor_by_model = np.array([factors.get(name, 1.0) for name in self.models])
         return replace(self, cost_usd=self.cost_usd * factor_by_model)
 
@@ -117,15 +138,16 @@ class OutcomeTable:
 def load_agents(
     benchmark: str, variant: str = "measured", root: Path = OUTCOMES_FOLDER
 ) -> OutcomeTable:
-    """Loads agents (harness and model) on the issues of one benchmark, with the cost of each issue.
+    """Loads coding agents (a harness with a model) on the issues of one benchmark, with the cost of each issue.
 
-    An issue that a run did not attempt counts as not resolved, as in the source; unknown costs of an issue are the mean
-    of its run. A router sees the number of the issue, where there is one: repositories are held out whole.
+    A run is one agent on the whole benchmark. An issue that a run did not attempt counts as not resolved, as in the
+    source. An unknown cost is replaced by the mean of its run. The only feature is the number of the issue, because
+    repositories are held out whole.
 
     Args:
         benchmark: One of `AGENTS`.
-        variant: "measured", costs that were recorded while agents ran, without the model that its source calls not
-            available; "rebuilt", with runs whose costs were computed afterwards; "all".
+        variant: "measured": only runs whose costs were recorded while they ran, without the model that the source
+            marks as not available. "rebuilt": also runs whose costs were computed afterwards. "all": that model, too.
         root: Folder of the shipped tables.
     """
     rows = artifacts.read_parquet(root / "openhands.parquet")
@@ -139,7 +161,7 @@ def load_agents(
     correct = rows.pivot(index="item", columns="run", values="resolved")
     cost_usd = rows.pivot(index="item", columns="run", values="usd")
 
-    # Runs that are complete, priced and not doubted.
+    # Runs that are complete and priced, and whose outcomes and costs the source does not doubt.
     cost_sources = _join_by_run(rows, "usd_state")
     doubts = _join_by_run(rows, "suspect")
     is_good_run = correct.notna().mean() >= _MIN_COMPLETE
@@ -168,7 +190,7 @@ def load_agents(
 
 
 def _join_by_run(rows: pd.DataFrame, column: str) -> pd.Series:
-    """All different values of a column, as one text for each run."""
+    """Joins the different values of a column to one text for each run."""
 
     def join_values(values: pd.Series) -> str:
         return " ".join(sorted(set(values.astype(str))))
@@ -176,12 +198,17 @@ def _join_by_run(rows: pd.DataFrame, column: str) -> pd.Series:
     return rows.groupby("run")[column].agg(join_values)
 
 
-def load_llmrouter(prices: Any, known: bool = True, root: Path = OUTCOMES_FOLDER) -> OutcomeTable:
+def load_llmrouter(
+    prices: PriceSettings, hold_out: HoldOut = "items", root: Path = OUTCOMES_FOLDER
+) -> OutcomeTable:
     """Loads nine models on queries of 14 tasks (LLMRouter), at listed prices and an assumed length of replies.
 
+        cost_usd = (prompt characters / 4 + prices.reply_tokens) x the model's listed price per token
+
     Args:
-        prices: `recorded.prices` of the settings; reply_tokens is read.
-        known: Whether items are divided, so that a router has met every task and sees which; otherwise whole tasks are.
+        prices: Assumptions about costs; the number reply_tokens of tokens in every reply is read.
+        hold_out: "items": items are held out one by one, and a router sees the task of an item, as one-hot features.
+            "groups": whole tasks are held out, and it does not.
         root: Folder of the shipped tables.
     """
     rows = artifacts.read_parquet(root / "llmrouter.parquet")
@@ -189,34 +216,39 @@ def load_llmrouter(prices: Any, known: bool = True, root: Path = OUTCOMES_FOLDER
     usd_per_token = price_list["usd_per_million_out"] / 1e6
     correct = rows.pivot(index="item", columns="model", values="score")
     item_rows = rows.drop_duplicates("item").set_index("item").reindex(correct.index)
-    tokens = item_rows["prompt_chars"].to_numpy() / CHARACTERS + prices.reply_tokens
+    tokens = item_rows["prompt_chars"].to_numpy() / CHARACTERS_PER_TOKEN + prices.reply_tokens
     tasks = item_rows["task"].to_numpy(dtype=str)
     features = load_embeddings("llmrouter", correct.index, root)
-    if known:
-        features = np.column_stack([features, pd.get_dummies(tasks)])
     items = correct.index.to_numpy(dtype=str)
+    name = "llmrouter-new"
+    groups = tasks
+    if hold_out == "items":
+        name = "llmrouter"
+        groups = items
+        features = np.column_stack([features, pd.get_dummies(tasks)])
     return OutcomeTable(
-        name="llmrouter" if known else "llmrouter-new",
+        name=name,
         items=items,
-        groups=items if known else tasks,
+        groups=groups,
         models=tuple(correct.columns),
         correct=correct.to_numpy(float),
         cost_usd=tokens[:, None] * usd_per_token[list(correct.columns)].to_numpy(),
         features=features.astype(float),
-        money=LISTED,
+        money=LISTED_PRICES,
     )
 
 
-def load_zeroeval(name: str, prices: Any, root: Path = OUTCOMES_FOLDER) -> OutcomeTable:
+def load_zeroeval(name: str, prices: PriceSettings, root: Path = OUTCOMES_FOLDER) -> OutcomeTable:
     """Loads open models on GSM8K or CRUX (ZeroEval): recorded lengths of replies, at a price assumed by size.
 
-        cost_usd = characters / 4 x per_billion x billions ** exponent
+        cost_usd = reply characters / 4 x per_billion x (billions of parameters) ** exponent
 
-    Models whose name has no size are no choice; their outcomes are what the gate alone sees.
+    A model whose name does not tell its size has no price, so that no router may choose it. Its outcomes are privileged
+    features: only the informed router that estimates the headroom sees them.
 
     Args:
         name: "gsm" or "crux".
-        prices: `recorded.prices` of the settings; per_billion and exponent are read.
+        prices: Assumptions about costs; per_billion and exponent are read.
         root: Folder of the shipped tables.
     """
     rows = artifacts.read_parquet(root / f"{name}.parquet")
@@ -237,30 +269,30 @@ def load_zeroeval(name: str, prices: Any, root: Path = OUTCOMES_FOLDER) -> Outco
         groups=items,
         models=tuple(models),
         correct=correct[models].to_numpy(float),
-        cost_usd=reply_chars[models].to_numpy(float) / CHARACTERS * price,
+        cost_usd=reply_chars[models].to_numpy(float) / CHARACTERS_PER_TOKEN * price,
         features=load_embeddings(name, correct.index, root),
-        money=ASSUMED,
+        money=ASSUMED_PRICES,
         cost_measures_work=True,
-        gate_features=without_size.to_numpy(float),
+        privileged_features=without_size.to_numpy(float),
     )
 
 
-def load_routellm(name: str, prices: Any, root: Path = OUTCOMES_FOLDER) -> OutcomeTable:
+def load_routellm(name: str, prices: PriceSettings, root: Path = OUTCOMES_FOLDER) -> OutcomeTable:
     """Loads Mixtral and GPT-4 (RouteLLM) on MMLU or GSM8K, at listed prices and an assumed length of replies.
 
-    On MMLU whole subjects (45) are held out, and the gate sees the subject; on GSM8K it sees the outcomes of 43 other
-    models.
+    On MMLU whole subjects (45) are held out. Privileged features, which only the informed router that estimates the
+    headroom sees, are the subject on MMLU and the outcomes of 43 other models on GSM8K.
 
     Args:
         name: "mmlu" or "gsm8k".
-        prices: `recorded.prices` of the settings; reply_tokens and routellm are read.
+        prices: Assumptions about costs; reply_tokens and routellm (USD per token, by model) are read.
         root: Folder of the shipped tables.
     """
     rows = artifacts.read_parquet(root / "routellm.parquet")
     rows = rows[rows["table"] == name]
     correct = rows.pivot(index="item", columns="model", values="right")
     item_rows = rows.drop_duplicates("item").set_index("item").reindex(correct.index)
-    tokens = item_rows["prompt_chars"].to_numpy() / CHARACTERS + prices.reply_tokens
+    tokens = item_rows["prompt_chars"].to_numpy() / CHARACTERS_PER_TOKEN + prices.reply_tokens
     price = np.array([prices.routellm[model] for model in correct.columns])
     items = correct.index.to_numpy(dtype=str)
     subjects = item_rows["group"].to_numpy(dtype=str)
@@ -268,10 +300,10 @@ def load_routellm(name: str, prices: Any, root: Path = OUTCOMES_FOLDER) -> Outco
         gsm_rows = artifacts.read_parquet(root / "gsm.parquet")
         other_models = gsm_rows.pivot(index="item", columns="model", values="correct")
         groups = items
-        gate_features = other_models.reindex(items).to_numpy(float)
+        privileged_features = other_models.reindex(items).to_numpy(float)
     else:
         groups = subjects
-        gate_features = pd.get_dummies(subjects).to_numpy(float)
+        privileged_features = pd.get_dummies(subjects).to_numpy(float)
     return OutcomeTable(
         name=name,
         items=items,
@@ -280,27 +312,73 @@ def load_routellm(name: str, prices: Any, root: Path = OUTCOMES_FOLDER) -> Outco
         correct=correct.to_numpy(float),
         cost_usd=tokens[:, None] * price,
         features=load_embeddings("routellm", correct.index, root),
-        money=LISTED,
-        gate_features=gate_features,
+        money=LISTED_PRICES,
+        privileged_features=privileged_features,
     )
 
 
+def load_routerarena(root: Path = OUTCOMES_FOLDER) -> OutcomeTable:
+    """Loads Claude 3 Haiku and Gemini 2.0 Flash on questions of 78 data sets (RouterArena), with recorded costs.
+
+    One of the two is more accurate and cheaper, so that the table is a control: no router can save money here. Features
+    are the data set and the logarithm of the prompt's length; items are held out one by one. A score is
+    correctness, or the overlap with a reference text (METEOR), see `clip_meteor_scores`.
+
+    Args:
+        root: Folder of the shipped tables.
+    """
+    rows = artifacts.read_parquet(root / "routerarena.parquet")
+    rows = rows.assign(score=clip_meteor_scores(rows["score"], rows["metric"]))
+    correct = rows.pivot(index="item", columns="model", values="score")
+    cost_usd = rows.pivot(index="item", columns="model", values="cost_usd")
+    prompt_tokens = rows.pivot(index="item", columns="model", values="tokens_in").mean(axis=1)
+    items = correct.index.to_numpy(dtype=str)
+    item_rows = rows.drop_duplicates("item").set_index("item").reindex(correct.index)
+    data_sets = item_rows["group"].to_numpy(dtype=str)
+    return OutcomeTable(
+        name="routerarena",
+        items=items,
+        groups=items,
+        models=tuple(map(str, correct.columns)),
+        correct=correct.to_numpy(float),
+        cost_usd=cost_usd.to_numpy(float),
+        features=np.column_stack([np.log(prompt_tokens), pd.get_dummies(data_sets)]).astype(float),
+    )
+
+
+def clip_meteor_scores(scores: pd.Series, metrics: pd.Series) -> pd.Series:
+    """Replaces negative METEOR scores, which RouterArena's variant of the metric allows, by 0.
+
+    RouterArena computes F1 (1 - penalty), penalty = (chunks / words)^2 / 2, with the number of *different* matched
+    words. Where matched words repeat there can be more chunks than different words, and the penalty exceeds 1. METEOR
+    itself (Banerjee and Lavie 2005) counts every match, so that its penalty is at most 1/2 and its score at least 0.
+
+    Args:
+        scores: (rows,) numbers.
+        metrics: (rows,) name of the metric of each score; only those of "meteor_score" are changed.
+    """
+    is_meteor = metrics.astype(str) == "meteor_score"
+    return scores.mask(is_meteor & (scores < 0), 0.0)
+
+
 def load_embeddings(table: str, items: Sequence[str], root: Path = OUTCOMES_FOLDER) -> np.ndarray:
-    """Reduced sentence embeddings of the prompts of `items`, (items, 64)."""
+    """Loads the sentence embeddings of the prompts of some items, reduced to 64 principal axes: (items, 64)."""
     embeddings = artifacts.read_parquet(root / f"{table}_embeddings.parquet").set_index("item")
     return embeddings.loc[[str(item) for item in items]].to_numpy(float)
 
 
-SHIPPED: dict[str, Callable[[Any], OutcomeTable]] = {
+# By name of a shipped table, the function that loads it at given prices.
+SHIPPED: dict[str, Callable[[PriceSettings], OutcomeTable]] = {
     **{name: (lambda _, name=name: load_agents(name)) for name in AGENTS},
     "llmrouter": lambda prices: load_llmrouter(prices),
-    "llmrouter-new": lambda prices: load_llmrouter(prices, known=False),
+    "llmrouter-new": lambda prices: load_llmrouter(prices, hold_out="groups"),
     **{name: (lambda prices, name=name: load_zeroeval(name, prices)) for name in ("gsm", "crux")},
     **{name: (lambda prices, name=name: load_routellm(name, prices)) for name in ("mmlu", "gsm8k")},
+    "routerarena": lambda _: load_routerarena(),
 }
 
 
-# What a shipped table is read from, and the fields of `recorded.prices` that it is priced by.
+# By name of a shipped table, the files that it is read from; below, the fields of PriceSettings that it depends on.
 FILES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(AGENTS, ("openhands.parquet",)),
     **dict.fromkeys(
@@ -310,17 +388,24 @@ FILES: dict[str, tuple[str, ...]] = {
     **{name: (f"{name}.parquet", f"{name}_embeddings.parquet") for name in ("gsm", "crux")},
     "mmlu": ("routellm.parquet", "routellm_embeddings.parquet"),
     "gsm8k": ("routellm.parquet", "routellm_embeddings.parquet", "gsm.parquet"),
+    "routerarena": ("routerarena.parquet",),
 }
 PRICED_BY: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(AGENTS, ()),
     **dict.fromkeys(("llmrouter", "llmrouter-new"), ("reply_tokens",)),
     **dict.fromkeys(("gsm", "crux"), ("per_billion", "exponent")),
     **dict.fromkeys(("mmlu", "gsm8k"), ("reply_tokens", "routellm")),
+    "routerarena": (),
 }
 
 
 def subsample(table: OutcomeTable, most: int) -> OutcomeTable:
-    """Draws at most `most` items of a table, the same fraction of each group; a group keeps at least two."""
+    """Samples about `most` items of a table, the same fraction of each group, but at least two items of a group.
+
+    Args:
+        table: The recorded outcomes.
+        most: Number of items; a smaller table is returned as it is.
+    """
     if len(table) <= most:
         return table
     order = seeds.rng("outcomes", "thinned", table.name).permutation(len(table))

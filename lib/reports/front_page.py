@@ -19,10 +19,10 @@ from PIL import Image
 
 from lib.config import ROOT
 from lib.experiment import artifacts
+from lib.plots import accessibility_check
+from lib.plots.accessibility_check import ReportError
+from lib.plots.pages import fill_template
 from lib.plots.tables import listed, number
-from lib.reports import accessibility_check
-from lib.reports.accessibility_check import ReportError
-from lib.reports.html import fill_template
 from lib.scoreboard import lesson_metrics
 
 CARD = {
@@ -45,6 +45,7 @@ PAPERS = {  # whose idea a lesson rebuilds; as in the README
     "05_budgeted_routing": "CoRL",
     "05a_budgeted_routing_details": "CoRL",
     "06_tool_orchestration": "ToolOrchestra",
+    "06a_tool_orchestration_details": "ToolOrchestra",
     "07_agent_configuration": "ARC",
 }
 SCOREBOARD = "10_scoreboard"

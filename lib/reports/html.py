@@ -17,20 +17,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bs4 import BeautifulSoup
-from jinja2 import Environment, FileSystemLoader
-from pygments.formatters import HtmlFormatter
 
 from lib.experiment import artifacts
-from lib.reports import accessibility_check, markdown, navigation
-from lib.reports.accessibility_check import GENERATED_ALT, IMAGES, ReportError
+from lib.plots import accessibility_check, pages
+from lib.plots.accessibility_check import GENERATED_ALT, IMAGES, ReportError
+from lib.reports import markdown, navigation
 
 if TYPE_CHECKING:  # a kernel that writes a side page or the front page needs no notebook; importing it takes seconds
     from nbformat import NotebookNode
 
 TEMPLATES = Path(__file__).with_name("template")
-# Pygments styles with a contrast of at least 4.5 on our background of code.
-LIGHT = "xcode"
-DARK = "lightbulb"
 STUDENT_TAG = "notes"  # of the cells that only a student's copy has (`lib.teaching.student_copies`)
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 
@@ -75,7 +71,7 @@ def page(
         },
     )
     report = {
-        "css": stylesheet(),
+        "css": pages.stylesheet(),
         "name": name,
         "title": title or "",
         "neighbours": navigation.find_neighbours(name, Path(folder)),
@@ -140,27 +136,6 @@ def find_figure(notebook: NotebookNode, name: str) -> str:
 def is_student_copy(notebook: NotebookNode) -> bool:
     """Whether a notebook is a student's copy, which folds the answer away."""
     return any(STUDENT_TAG in cell.metadata.get("tags", []) for cell in notebook.cells)
-
-
-def side_page(body: str, title: str) -> str:
-    """Renders a small complete page in the same style, for what a report shows in a frame."""
-    html = fill_template("side.html.j2", body=body, title=title)
-    accessibility_check.check(html, f"the page {title!r}")
-    return html
-
-
-def fill_template(template: str, **values: Any) -> str:
-    """Fills a template of this project with `values` and the style sheet; `body` is taken as it is."""
-    environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True)
-    return environment.get_template(template).render(css=stylesheet(), **values) + "\n"
-
-
-def stylesheet() -> str:
-    """The one style of all pages, with both palettes of code."""
-    light = HtmlFormatter(style=LIGHT).get_token_style_defs("pre.code")
-    dark = HtmlFormatter(style=DARK).get_token_style_defs("pre.code")
-    css = (TEMPLATES / "style.css").read_text(encoding="utf-8")
-    return "\n".join([css.rstrip(), *light, "@media (prefers-color-scheme: dark) {", *dark, "}"])
 
 
 class Cells:

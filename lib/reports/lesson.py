@@ -41,7 +41,7 @@ from lib.config import ROOT, LLMSettings
 from lib.experiment import artifacts
 from lib.experiment.results_table import UNUSABLE_SHARE
 from lib.llm.reply_shares import find_unusable_share, mark_rows
-from lib.plots import sliders
+from lib.plots import pages, sliders
 from lib.plots.inputs import MAX_ALT_LENGTH, require_interval
 from lib.plots.tables import estimates_shown, table_html
 from lib.reports import reply_shares
@@ -373,11 +373,10 @@ class Lesson:
             ValueError: If `name` has characters that do not belong in file names.
         """
         _check_name(name, "side table")
-        from lib.reports import html  # imported late: few lessons have such a page
 
         labelled, caption = self._name_labels.label_table(df, caption)
         table = table_html(labelled, caption)
-        page = html.side_page(table, caption)
+        page = pages.side_page(table, caption)
         address = f"timings/{self.name}-{name}.html"
         artifacts.write_text(self.root / address, page)
         records = json.loads(df.to_json(orient="records"))  # plain numbers, missing ones as null

@@ -1,46 +1,79 @@
-"""Does routing beat the best constant here? `python -m lib router evaluate TABLE.csv` answers for anybody's table.
+"""Does choosing a model for each item pay here? `python -m lib router evaluate TABLE` answers for anybody's outcomes.
 
 TABLE has a row for each item and model: item, model, correct, cost_usd, and either embeddings e0, e1, ... or a prompt;
-with a column group, such as a repository, whole groups are held out. Printed are what choosing could win at most, what
-each router wins at equal quality and at half the money, with intervals, and first of all a sentence; quality against
-money is drawn beside the table, or where --out says.
+with a column group, such as a repository, whole groups are held out. Several samples (a column sample) are averaged,
+and items that some model has not met are left out. A log with a column propensity, one choice for each item, is
+estimated off-policy (IPS, SNIPS, DR). TABLE may also be a folder, or the name of a shipped table.
+
+Printed are a sentence first, then what each router wins over the best constant; a page and tables are left in a folder.
 """
 
 import argparse
-import math
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 
-from lib import config, plots, stats
-from lib.experiment import artifacts, results_table
-from lib.recorded_outcomes import headroom, model_selection
-from lib.recorded_outcomes.model_selection import EQUAL
+from lib import config
+from lib.config import RecordedSettings
+from lib.recorded_outcomes import headroom, model_selection, tables
+from lib.recorded_outcomes.published_formats import PUBLISHED_FORMATS
 from lib.recorded_outcomes.tables import OutcomeTable, TableError
-from lib.recorded_outcomes.user_tables import read_outcome_table
-from lib.routers import experiment
-from lib.routers.methods import CHECK, MIXTURES, ORACLE, POOR, RANDOM, ROLES
-from lib.stats.random_effects import mde_from_interval
-
-# Methods that are no routers: a check is assumed, an oracle knows the outcomes, chance does not look at the item.
-NO_ROUTERS = (CHECK, POOR, ORACLE, RANDOM, MIXTURES)
-# What is known of a question that is not open, beside `headroom.NOT_OPEN`; see `decide_question`.
-WORSE, TOO_FEW, CLOSE = "worse", "too few items", "close"
-CHANCE_DRAWS = 100  # of a bootstrap, fewer than a lesson has
+from lib.recorded_outcomes.token_prices import TokenPrices, read_prices
+from lib.recorded_outcomes.user_tables import (
+    ChoiceTable,
+    read_choice_table,
+    read_outcome_table,
+)
+from lib.routers import evaluation_page, log_evaluation
+from lib.routers.compare_methods import MethodComparison, compare_methods
+from lib.routers.evaluation_sentence import RoutingAnswer, answer_question
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Makes the parser of the command line."""
+    formats = "\n".join(f"  {entry.name}: {entry.description}" for entry in PUBLISHED_FORMATS)
     parser = argparse.ArgumentParser(
         prog="python -m lib router evaluate",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="example: python -m lib router evaluate outcomes.csv --repeats 5 --out outcomes.png",
+        epilog=(
+            f"published outcomes that are read as they are:\n{formats}\n\n"
+            f"shipped tables: {', '.join(tables.SHIPPED)}\n\n"
+            "examples:\n"
+            "  python -m lib router evaluate outcomes.csv --repeats 5 --out evaluation\n"
+            "  python -m lib router evaluate train.jsonl test.jsonl --prices prices.csv\n"
+            "  python -m lib router evaluate lm-eval-results/ --prices prices.csv --hold-out items\n"
+            "  python -m lib router evaluate routerarena"
+        ),
     )
-    parser.add_argument("table", type=Path, help=".csv, .tsv, .jsonl, .json or .parquet")
-    parser.add_argument("--out", type=Path, help="picture; default: TABLE.png beside the table")
+    parser.add_argument(
+        "table",
+        type=Path,
+        nargs="+",
+        help=".csv, .tsv, .jsonl, .json or .parquet; a folder of them; or the name of a shipped table",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="FOLDER",
+        help="for the page and the tables; default: TABLE-evaluation beside the table",
+    )
+    parser.add_argument(
+        "--prices",
+        type=Path,
+        metavar="FILE",
+        help="of tokens, for outcomes without costs: a CSV with model, usd_per_million_in, usd_per_million_out, or "
+        "LLMRouter's JSON of models",
+    )
+    parser.add_argument(
+        "--hold-out",
+        choices=("groups", "items"),
+        default="groups",
+        help="groups: what is said holds for new groups; items: for new items of the same groups; default: %(default)s",
+    )
     parser.add_argument(
         "--repeats",
         type=_read_count,
@@ -52,14 +85,14 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def _read_count(text: str) -> int:
-    """A number of repeats from the command line."""
+    """Parses a number of repeats from the command line."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of repeats; give 1 or more")
     return int(text)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Evaluates every router on a user's table.
+    """Evaluates every router on a table of outcomes.
 
     Args:
         arguments: Of the command line.
@@ -69,200 +102,148 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = make_parser().parse_args(arguments)
     settings = config.load(options.profile).recorded
-    settings = settings.model_copy(
-        update={"seeds": options.repeats, "items": sys.maxsize, "draws": CHANCE_DRAWS}
-    )
     try:
-        picture = _check_picture_path(options.out or options.table.with_suffix(".png"))
-        table = read_outcome_table(options.table)
-        model_selection.assign_folds(table, settings.folds, 0)  # refuses too few groups
-        folds = min(settings.folds, len(set(table.groups)))
-        settings = settings.model_copy(update={"folds": folds})
-        gate = headroom.gate(table, folds, range(options.repeats), settings.min_dev_gain)
-        results = experiment.replayed(table, settings)
+        folder = find_output_folder(options.out, options.table[0])
+        outcomes = read_outcomes(options, settings)
+        if isinstance(outcomes, ChoiceTable):
+            page = evaluate_log(outcomes, folder)
+        else:
+            page = evaluate_table(outcomes, folder, settings, options.repeats)
     except TableError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    rows = results_table.make_results("recorded", results["rows"])
-    comparison = experiment.compared(
-        rows, results["drawn"], settings.equivalence_margin, gate["question is"]
-    )
-    print_report(table, gate, comparison)
-    artifacts.write_bytes(picture, plots.render_png(draw_tradeoff(rows, table.name)))
-    print(f"\npicture: {picture}")
+    print(f"\npage: {page}")
     return 0
 
 
-def _check_picture_path(path: Path) -> Path:
-    """The path, where a picture can be written; TableError where not, before any work is done."""
-    if path.is_dir():
-        raise TableError(
-            f"--out {path} is a folder; name a file in it, such as {path / 'outcomes.png'}"
-        )
-    if not path.parent.is_dir():
-        raise TableError(
-            f"--out {path}: there is no folder {path.parent}; make it, or name another"
-        )
-    return path
+def find_output_folder(out: Path | None, table: Path) -> Path:
+    """Chooses the output folder; raises TableError, before any work is done, where --out is a file."""
+    if out is None:
+        # A shipped table has no folder of a user, so that its evaluation lies where the command runs.
+        return table.with_name(f"{table.stem}-evaluation")
+    if out.exists() and not out.is_dir():
+        raise TableError(f"--out {out} is a file; name a folder for the page and the tables")
+    return out
 
 
-def draw_tradeoff(rows: pd.DataFrame, name: str):
-    """Draws quality against money at equal quality.
+def read_outcomes(
+    options: argparse.Namespace, settings: RecordedSettings
+) -> OutcomeTable | ChoiceTable:
+    """Reads the table of the command line, or the shipped table of that name.
+
+    Raises:
+        TableError: As in `read_outcome_table`.
+    """
+    name = str(options.table[0])
+    is_shipped = name in tables.SHIPPED and not options.table[0].exists()
+    if is_shipped and len(options.table) == 1:
+        table = tables.SHIPPED[name](settings.prices)
+        return replace(table, groups=table.items) if options.hold_out == "items" else table
+    prices = _choose_prices(options.prices, settings)
+    log = read_choice_table(options.table)
+    if log is not None:
+        return log
+    return read_outcome_table(options.table, prices, options.hold_out)
+
+
+def _choose_prices(path: Path | None, settings: RecordedSettings) -> TokenPrices:
+    """Reads prices from a file; without one, only those of RouteLLM's two models are known."""
+    reply_tokens = settings.prices.reply_tokens
+    if path is not None:
+        return read_prices(path, reply_tokens)
+    listed = settings.prices.routellm
+    return TokenPrices(listed, listed, "the list prices of RouteLLM", reply_tokens)
+
+
+def evaluate_table(
+    table: OutcomeTable, folder: Path, settings: RecordedSettings, num_repeats: int
+) -> Path:
+    """Compares all methods on a table, prints the answer, and writes page and tables.
 
     Args:
-        rows: A results table of all methods.
-        name: Of the table of outcomes.
+        table: The recorded outcomes.
+        folder: Output folder.
+        settings: Settings of lesson 08.
+        num_repeats: Number of repeats of the cross-validation.
 
     Returns:
-        The figure: accuracy against US dollars per thousand items, a point for each method.
+        Path of the page.
+
+    Raises:
+        TableError: There are too few groups.
     """
-    at_equal_quality = results_table.select(rows, condition=EQUAL)
-    at_equal_quality = at_equal_quality.assign(cost_usd=at_equal_quality["cost_usd"] * 1e3)
-    cost_usd = stats.mean(at_equal_quality, "cost_usd", "method")
-    accuracy = stats.mean(at_equal_quality, "correct", "method")
-    return plots.tradeoff_plot(
-        cost_usd,
-        accuracy,
-        f"{name}: accuracy and cost of routers that keep the best constant's quality",
-        "US dollars per thousand items",
-        "accuracy",
-        roles={method: ROLES[method] for method in cost_usd.index},
-        size=(8.5, 5),
+    model_selection.assign_folds(table, settings.folds, 0)  # refuses too few groups
+    num_folds = min(settings.folds, len(set(table.groups)))
+    settings = settings.model_copy(update={"folds": num_folds})
+    headroom_table = headroom.estimate_headroom(
+        table, num_folds, range(num_repeats), settings.min_dev_gain
     )
+    headroom_table = headroom.widen_degenerate_intervals(table, headroom_table)
+    comparison = compare_methods(table, settings, num_repeats)
+    answer = answer_question(table, headroom_table, comparison, settings)
+    print_report(table, headroom_table, comparison, answer)
+    return evaluation_page.write_evaluation(folder, table, headroom_table, comparison, answer)
 
 
-def print_report(table: OutcomeTable, gate: pd.DataFrame, comparison: pd.DataFrame) -> None:
-    """Prints the answer, what there is to win, and what each method won.
+def evaluate_log(log: ChoiceTable, folder: Path) -> Path:
+    """Estimates models and a router from a log with propensities, prints, and writes page and table.
+
+    Args:
+        log: The log, one choice for each item with its probability.
+        folder: Output folder.
+
+    Returns:
+        Path of the page.
+    """
+    estimates = log_evaluation.estimate_policies(log)
+    sentence = log_evaluation.write_sentence(estimates)
+    print(sentence)
+    _print_notes(log.notes)
+    print(
+        f"\n{len(log):,} items, one choice each; accuracy by inverse propensities (IPS), self-normalized (SNIPS) and "
+        "doubly robust (DR), with 95 % intervals over groups; matches: items on which the log made that choice"
+    )
+    _print_table(evaluation_page.format_policies(estimates))
+    return evaluation_page.write_log_evaluation(folder, log, estimates, sentence)
+
+
+def print_report(
+    table: OutcomeTable,
+    headroom_table: pd.DataFrame,
+    comparison: MethodComparison,
+    answer: RoutingAnswer,
+) -> None:
+    """Prints the answer, what was read, what could be won, and what each method won.
 
     Args:
         table: The outcomes.
-        gate: Of `headroom.gate`.
-        comparison: Of `experiment.compared`.
+        headroom_table: What a router could gain at most, as `headroom.estimate_headroom` returns it.
+        comparison: Estimates of all methods, as `compare_methods` returns them.
+        answer: The answer and its sentence, as `answer_question` returns them.
     """
-    for note in table.notes:
-        print(note)
-    print(answer_question(table, gate, comparison))
-    by_check = [
-        method
-        for method in (CHECK, POOR)
-        if comparison.loc[method, "verdict"] == experiment.CHEAPER
-    ]
+    print(answer.sentence)
+    for detail in answer.details:
+        print(detail)
+    print(f"\n{evaluation_page.describe_table(table)}")
+    _print_notes(table.notes)
+    print("\nWhat could be won, by a router that sees more than any method:")
+    _print_table(evaluation_page.format_headroom(headroom_table))
     print(
-        f"With a check between a cheap and an expensive model: {', '.join(by_check) or 'none'} would be cheaper."
+        "\nMethods: accuracy minus the best constant's in points, cost as a multiple of its, with 95 % intervals:"
     )
-    summary = headroom.describe_table(table)
+    _print_table(evaluation_page.format_methods(comparison))
+    for sentence in evaluation_page.explain_unavailable(comparison):
+        print(sentence)
     print(
-        f"\n{summary['items']} items in {summary['groups']} groups, {summary['models']} models; best constant: "
-        f"{headroom.name_best_constant(table)}, accuracy {summary['constant']:.3f}, "
-        f"${summary['constant_cost_usd']:.4g} an item; one sample each, so that the oracle's {summary['oracle']:.3f} "
-        "counts luck as skill"
+        "\nBudgets: what was spent on held-out items over what was promised on dev, by the budget:"
     )
-    print(
-        "\nHeadroom of choosing by item (cross-fitted, by a router that sees more than any method):"
-    )
-    print(
-        gate.assign(mde=[find_mde(gate, question) for question in gate.index]).round(3).to_string()
-    )
-    print(
-        "\nMethods minus the best constant, with 95 % intervals over groups. quality, ratio: accuracy and dollars at"
-    )
-    print(
-        "equal quality; half, half_quality: accuracy at half the money, minus mixtures and minus the constant:"
-    )
-    print(comparison.to_string())
+    _print_table(evaluation_page.format_budgets(comparison))
 
 
-def answer_question(table: OutcomeTable, gate: pd.DataFrame, comparison: pd.DataFrame) -> str:
-    """Says whether routing pays on a table.
-
-    "No" needs an upper end of the interval below what would be worth having, and enough items to have detected that
-    much; otherwise the items are too few to tell.
-
-    Args:
-        table: The outcomes.
-        gate: Of `headroom.gate`.
-        comparison: Of `experiment.compared`.
-
-    Returns:
-        A sentence.
-    """
-    is_cheaper = comparison["verdict"] == experiment.CHEAPER
-    winners = [method for method in comparison.index[is_cheaper] if method not in NO_ROUTERS]
-    if winners:
-        return f"Yes: {', '.join(winners)} cost less than the best constant at equal quality."
-    is_open = gate["question is"] == headroom.OPEN
-    if is_open["money"] or is_open["accuracy"]:
-        return "Not by these routers, though there is something to win."
-    best_accuracy = table.correct.mean(0).max()
-    if best_accuracy > headroom.CEILING:
-        return (
-            f"No: {headroom.name_best_constant(table)} is correct on {best_accuracy:.1%} of the items, so that "
-            "choosing can hardly add to it."
-        )
-    decisions = {question: decide_question(gate, question) for question in ("accuracy", "money")}
-    too_few = [question for question, word in decisions.items() if word == TOO_FEW]
-    if too_few:
-        num_needed = max(count_items_needed(len(table), gate, question) for question in too_few)
-        details = " and ".join(
-            f"{find_mde(gate, question):.2f} of {question}, where {headroom.QUESTIONS[question]:.2f} would be worth "
-            "having"
-            for question in too_few
-        )
-        return (
-            f"Too few items to tell ({len(table):,}; about {num_needed:,} would do): the minimum detectable effect is "
-            f"{details}."
-        )
-    amounts = ", ".join(
-        f"{question} {gate.loc[question, 'value']:.3f} [{gate.loc[question, 'ci_low']:.3f}, "
-        f"{gate.loc[question, 'ci_high']:.3f}], worth having from {headroom.QUESTIONS[question]:.2f}"
-        for question in decisions
-    )
-    if CLOSE in decisions.values():
-        return f"Undecided: what could be won lies near the least that is worth having ({amounts})."
-    if WORSE in decisions.values():
-        return f"No: money can be saved here only with fewer correct answers ({amounts})."
-    return (
-        "No, and no router is likely to: what could be won without a check is less than is worth having "
-        f"({amounts})."
-    )
+def _print_notes(notes: Sequence[str]) -> None:
+    for note in notes:
+        print(f"- {note}")
 
 
-def decide_question(gate: pd.DataFrame, question: str) -> str:
-    """What is known of a question of `headroom.gate` that is not open.
-
-    Args:
-        gate: Of `headroom.gate`.
-        question: One of `headroom.QUESTIONS`.
-
-    Returns:
-        WORSE (enough would be saved, but quality fell), TOO_FEW (the least gain worth having could not have been
-        detected), CLOSE (it could, and the interval holds it), or `headroom.NOT_OPEN` (less could be won).
-    """
-    least = headroom.QUESTIONS[question]
-    if gate.loc[question, "ci_low"] >= least:
-        return WORSE
-    if find_mde(gate, question) >= least:
-        return TOO_FEW
-    return CLOSE if gate.loc[question, "ci_high"] >= least else headroom.NOT_OPEN
-
-
-def find_mde(gate: pd.DataFrame, question: str) -> float:
-    """The minimum detectable effect of one question of `headroom.gate` at 80 % power."""
-    return mde_from_interval(gate.loc[question, "ci_low"], gate.loc[question, "ci_high"])
-
-
-def count_items_needed(num_items: int, gate: pd.DataFrame, question: str) -> int:
-    """Items at which the least gain worth having could be detected.
-
-    Args:
-        num_items: Of the table.
-        gate: Of `headroom.gate`.
-        question: One of `headroom.QUESTIONS`.
-
-    Returns:
-        Items, rounded up to two digits and more than the table has: the detectable effect falls with their square root.
-    """
-    ratio = find_mde(gate, question) / headroom.QUESTIONS[question]
-    needed = max(num_items * ratio**2, num_items + 1)
-    unit = 10 ** max(0, math.floor(math.log10(needed)) - 1)
-    return math.ceil(needed / unit) * unit
+def _print_table(frame: pd.DataFrame) -> None:
+    print(frame.reset_index().to_string(index=False, justify="left"))

@@ -1,7 +1,7 @@
 """What a router would be worth, estimated from the log of another one, and how far that is from the truth.
 
 A log holds one choice for each item and its outcome; a full table holds all, so every estimate can be compared with
-the truth. Of a policy pi, from choices a that were drawn with probabilities p:
+the truth. Of a policy pi, from logged choices a that were made with probabilities p, and their outcomes r:
 
     direct    mean of q(x, pi(x))                                 q: outcomes predicted from the log of other items
     IPS       mean of 1[a = pi(x)] / p(a) r                       Horvitz and Thompson 1952
@@ -20,80 +20,124 @@ from lib.routers import methods
 
 VERSION = 1  # of estimates from logs
 ESTIMATORS = ("naive", "direct", "ips", "snips", "dr")
-EXPLORED = 0.3  # share of items on which the log's author throws a die
-_RATE, _RIDGE, _SHARP = 0.1, 10.0, 8.0
+EXPLORATION = 0.3  # fraction of items on which the logging policy chooses at random
+_RATE = 0.1  # accuracy that one mean cost of a call is worth to both policies
+_RIDGE_PENALTY = 10.0
+_SHARPNESS = 8.0  # inverse temperature of the logging policy's softmax
 
 
-def estimates(table: OutcomeTable, settings: RecordedSettings) -> pd.DataFrame:
-    """One row per log and estimator: table, log, estimator, value, truth.
+def estimate_from_logs(table: OutcomeTable, settings: RecordedSettings) -> pd.DataFrame:
+    """Simulates logs of one router on a table, and estimates another router's accuracy from each.
 
-    The policy is a logistic router, the log's author a softer nearest-neighbour one that throws a die on EXPLORED of
-    the items; test items are held out of both.
+    The policy is a logistic router. The logging policy is a nearest-neighbour router with a softmax, which explores on
+    a fraction EXPLORATION of the items. Test items are held out of both.
+
+    Args:
+        table: The recorded outcomes.
+        settings: Settings of lesson 08; `draws` logs are simulated.
+
+    Returns:
+        A row for each log and estimator: table, log (its index), estimator, value (the estimated accuracy), truth (the
+        policy's accuracy on the test items).
     """
-    fold = model_selection.make_cross_validation_folds(
-        model_selection.assign_folds(table, settings.folds, 0)
-    )[0]
-    seen = headroom.standardize_features(table.features, fold.train_and_dev)
-    cost = _RATE * table.cost_usd[fold.train_and_dev].mean(0) / table.cost_usd.mean()
-    policy = (methods.logistic(seen, table.correct, fold.train_and_dev) - cost).argmax(1)
-    author = probabilities(
-        headroom.predict_nearest_neighbours(
-            seen, table.correct, fold.train_and_dev, settings.neighbours
-        )
-        - cost
+    fold_of_item = model_selection.assign_folds(table, settings.folds, 0)
+    fold = model_selection.make_cross_validation_folds(fold_of_item)[0]
+    train_rows = fold.train_and_dev
+    features = headroom.standardize_features(table.features, train_rows)
+    price = _RATE * table.cost_usd[train_rows].mean(0) / table.cost_usd.mean()  # (models,)
+    policy = (methods.predict_logistic(features, table.correct, train_rows) - price).argmax(1)
+    nearest = headroom.predict_nearest_neighbours(
+        features, table.correct, train_rows, settings.neighbours
     )
-    at, truth = np.arange(len(table)), table.correct[fold.test, policy[fold.test]].mean()
-    rng, made = seeds.rng("meeting", "logged", table.name), []
+    probabilities = compute_logging_probabilities(nearest - price)  # (items, models)
+    truth = table.correct[fold.test, policy[fold.test]].mean()
+
+    items = np.arange(len(table))
+    rng = seeds.rng("meeting", "logged", table.name)
+    rows = []
     for log in range(settings.draws):
-        asked = (author.cumsum(1) > rng.random(len(table))[:, None]).argmax(1)
-        reward = table.correct[at, asked]
-        guess = outcomes(seen, asked, reward, fold.train_and_dev, len(table.models))
-        found = estimated(policy, asked, author[at, asked], reward, guess, fold.test)
-        made += [(table.name, log, name, value, truth) for name, value in found.items()]
-    return pd.DataFrame(made, columns=["table", "log", "estimator", "value", "truth"])
+        # Inverse transform sampling of one choice for each item.
+        uniform = rng.random(len(table))[:, None]
+        logged = (probabilities.cumsum(1) > uniform).argmax(1)
+        reward = table.correct[items, logged]
+        predicted = predict_outcomes(features, logged, reward, train_rows, len(table.models))
+        propensity = probabilities[items, logged]
+        estimates = estimate_value(policy, logged, propensity, reward, predicted, fold.test)
+        for estimator, value in estimates.items():
+            rows.append((table.name, log, estimator, value, truth))
+    return pd.DataFrame(rows, columns=["table", "log", "estimator", "value", "truth"])
 
 
-def probabilities(scores: np.ndarray) -> np.ndarray:
-    """Choice probabilities (n, m) of a softmax over scores, mixed with a die, so that none is 0."""
-    soft = np.exp(_SHARP * (scores - scores.max(1, keepdims=True)))
-    return (1 - EXPLORED) * soft / soft.sum(1, keepdims=True) + EXPLORED / scores.shape[1]
+def compute_logging_probabilities(scores: np.ndarray) -> np.ndarray:
+    """Probabilities (items, models) of a softmax over scores, mixed with uniform choices so that none is 0."""
+    exponentials = np.exp(_SHARPNESS * (scores - scores.max(1, keepdims=True)))
+    softmax = exponentials / exponentials.sum(1, keepdims=True)
+    return (1 - EXPLORATION) * softmax + EXPLORATION / scores.shape[1]
 
 
-def outcomes(
-    seen: np.ndarray, asked: np.ndarray, reward: np.ndarray, rows: np.ndarray, models: int
-) -> np.ndarray:
-    """q (n, m): ridge regression of each model's outcome on the items of the log where it was asked."""
-    features = np.column_stack([seen, np.ones(len(seen))])
-    penalty = _RIDGE * np.eye(features.shape[1])
-    penalty[-1, -1] = 1e-6
-    out = np.full((len(seen), models), reward[rows].mean())
-    for model in range(models):
-        own = rows[asked[rows] == model]
-        if len(own) > 1:
-            known = features[own]
-            out[:, model] = features @ np.linalg.solve(
-                known.T @ known + penalty, known.T @ reward[own]
-            )
-    return np.clip(out, 0, 1)
-
-
-def estimated(
-    policy: np.ndarray,
-    asked: np.ndarray,
-    chance: np.ndarray,
+def predict_outcomes(
+    features: np.ndarray,
+    logged: np.ndarray,
     reward: np.ndarray,
-    guess: np.ndarray,
+    rows: np.ndarray,
+    num_models: int,
+) -> np.ndarray:
+    """Predicts outcomes q by a ridge regression for each model, on the items for which the log chose it.
+
+    Args:
+        features: (items, d).
+        logged: (items,), index of the model that was chosen.
+        reward: (items,), its outcome in [0, 1].
+        rows: Indices of the items to learn from.
+        num_models: Number of models.
+
+    Returns:
+        (items, models) in [0, 1]; the mean reward for a model that was logged less than twice.
+    """
+    design = np.column_stack([features, np.ones(len(features))])
+    penalty = _RIDGE_PENALTY * np.eye(design.shape[1])
+    penalty[-1, -1] = 1e-6  # the intercept is not shrunk
+    predicted = np.full((len(features), num_models), reward[rows].mean())
+    for model in range(num_models):
+        model_rows = rows[logged[rows] == model]
+        if len(model_rows) > 1:
+            inputs = design[model_rows]
+            # w = (X'X + penalty)^-1 X'r
+            weights = np.linalg.solve(inputs.T @ inputs + penalty, inputs.T @ reward[model_rows])
+            predicted[:, model] = design @ weights
+    return np.clip(predicted, 0, 1)
+
+
+def estimate_value(
+    policy: np.ndarray,
+    logged: np.ndarray,
+    propensity: np.ndarray,
+    reward: np.ndarray,
+    predicted: np.ndarray,
     rows: np.ndarray,
 ) -> dict[str, float]:
-    """Every estimate of a policy's mean reward on `rows`. policy, asked: (n,) models; chance: (n,) of what was asked;
-    reward: (n,) of it; guess: (n, m)."""
-    weight = ((policy == asked) / chance)[rows]
-    reward, direct = reward[rows], guess[rows, policy[rows]]
+    """Estimates a policy's mean reward on `rows` by every estimator of ESTIMATORS.
+
+    Args:
+        policy: (items,), the model that the policy chooses.
+        logged: (items,), the model that was chosen in the log.
+        propensity: (items,), the probability of that choice.
+        reward: (items,), its outcome.
+        predicted: (items, models), q.
+        rows: Indices of the items that count.
+    """
+    # w = 1[a = pi(x)] / p(a)
+    weight = ((policy == logged) / propensity)[rows]
+    reward = reward[rows]
+    direct = predicted[rows, policy[rows]]
+    residual = reward - predicted[rows, logged[rows]]
     ips = (weight * reward).mean()
+    # No logged choice is the policy's: nothing but the mean reward is known.
+    snips = ips / weight.mean() if weight.any() else reward.mean()
     return {
         "naive": float(reward.mean()),
         "direct": float(direct.mean()),
         "ips": float(ips),
-        "snips": float(ips / weight.mean()) if weight.any() else float(reward.mean()),
-        "dr": float((direct + weight * (reward - guess[rows, asked[rows]])).mean()),
+        "snips": float(snips),
+        "dr": float((direct + weight * residual).mean()),
     }

@@ -1,15 +1,17 @@
-"""Decision makers of the bench on recorded outcomes: one call per item, and everybody's outcome is on record.
+"""The methods of lesson 08: they choose one model per item of a table on which every model's outcome is recorded.
 
-It replays: no model is called or tuned, so nothing here is CoRL, ToolOrchestra or ARC itself. What can be carried over
-is what they are paid. A small network sees an item and a knob and picks a model; three of a make differ in the reward:
+Nothing is called or tuned here, so nothing is CoRL, ToolOrchestra or ARC itself. What carries over are the rewards. A
+small network reads an item and a knob and chooses a model; three networks of one architecture differ in the reward:
 
-    CoRL (3.3, eq. 5 to 7)       right . 1[dollars <= B]                      knob: the budget B of an item
-    ToolOrchestra                right . (M_norm . P)                         knob: how much the user cares for money
-    ARC (eq. 1)                  right - lambda . dollars / unit              knob: lambda
+    CoRL (3.3, eq. 5 to 7)       correct . 1[cost <= B]                   knob: the budget B of an item
+    ToolOrchestra                correct . (M_norm . P)                   knob: the user's weight on cost
+    ARC (eq. 1)                  correct - lambda . cost / unit           knob: lambda
 
-With all outcomes on record the expectation over the m models is known, so its exact gradient is followed:
-J = E sum_m pi_m(item, knob) R_m. Beside them: constants and their mixtures, nearest neighbours and logistic
-regression, an agent that is stopped once it has spent too much, pairs with a check between them, and the oracle.
+A knob is the one parameter of a method that trades accuracy for cost. All outcomes are recorded, so the expectation
+over the m models is a sum, and its exact gradient is followed: J = E sum_m pi_m(item, knob) R_m. A constant is one
+model, asked for every item; the best constant is the most accurate one. Baselines: constants and their mixtures,
+nearest neighbours and logistic regression, an agent that is stopped once it has spent too much, pairs of models with a
+check between them, and an oracle.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,38 +28,61 @@ from lib.experiment import seeds
 from lib.recorded_outcomes import headroom, model_selection
 from lib.recorded_outcomes.model_selection import Choices, Fold
 from lib.recorded_outcomes.tables import OutcomeTable
-from lib.tool_orchestration.rewards import normalised
+from lib.tool_orchestration.rewards import normalize_within_groups
 
-VERSION = 1  # of deciders on recorded outcomes
-CONSTANT, MIXTURES, RANDOM, ORACLE = "best constant", "mixtures", "random", "oracle"
+VERSION = 1  # of the methods on recorded outcomes
+BEST_CONSTANT, CONSTANT_MIXTURES, RANDOM_MODEL, ORACLE = (
+    "best constant",
+    "mixtures",
+    "random",
+    "oracle",
+)
 NEAREST, LOGISTIC = "nearest neighbours", "logistic"
 CORL, ORCHESTRA, ARC = "CoRL's reward", "ToolOrchestra's reward", "ARC's reward"
-STOP, CHECK, POOR = "stop or escalate", "perfect check", "poor check"
+STOP_OR_ESCALATE, PERFECT_CHECK, POOR_CHECK = "stop or escalate", "perfect check", "poor check"
+# By method, its role in figures.
 ROLES = {
-    CONSTANT: "constant", MIXTURES: "constant", RANDOM: "constant", NEAREST: "router", LOGISTIC: "router",
-    CORL: "paper", ORCHESTRA: "paper", ARC: "paper", STOP: "router", POOR: "router", CHECK: "router", ORACLE: "oracle",
-}  # fmt: skip
-KEYS = {  # in the names of metrics
-    MIXTURES: "mixtures", NEAREST: "knn", LOGISTIC: "logistic", CORL: "corl", ORCHESTRA: "toolorchestra", ARC: "arc",
-    STOP: "stop", POOR: "poor_check", CHECK: "check", ORACLE: "oracle", RANDOM: "random", CONSTANT: "constant",
-}  # fmt: skip
-MISS, ALARM = (
-    0.2,
-    0.1,
-)  # of the poor check: wrong answers that it lets pass, right ones that it refuses (assumed)
-_KNOBS = 9
-_HIDDEN = 48
-_ENTROPY = (
-    0.1,
-    0.003,
-)  # weight in the first and in the last update: a softmax learns nothing in a corner
-_STOPS = (
-    0.3,
-    0.5,
-    0.7,
-    0.85,
-    0.95,
-)  # quantiles of what the first agent spends, at which it is stopped
+    BEST_CONSTANT: "constant",
+    CONSTANT_MIXTURES: "constant",
+    RANDOM_MODEL: "constant",
+    NEAREST: "router",
+    LOGISTIC: "router",
+    CORL: "paper",
+    ORCHESTRA: "paper",
+    ARC: "paper",
+    STOP_OR_ESCALATE: "router",
+    POOR_CHECK: "router",
+    PERFECT_CHECK: "router",
+    ORACLE: "oracle",
+}
+# Routers that read an item and choose before any model is asked.
+READERS = (NEAREST, LOGISTIC, CORL, ORCHESTRA, ARC)
+# By method, its name in the keys of metrics.
+METRIC_NAMES = {
+    CONSTANT_MIXTURES: "mixtures",
+    NEAREST: "knn",
+    LOGISTIC: "logistic",
+    CORL: "corl",
+    ORCHESTRA: "toolorchestra",
+    ARC: "arc",
+    STOP_OR_ESCALATE: "stop",
+    POOR_CHECK: "poor_check",
+    PERFECT_CHECK: "check",
+    ORACLE: "oracle",
+    RANDOM_MODEL: "random",
+    BEST_CONSTANT: "constant",
+}
+
+# Of the poor check (assumed): wrong answers that it lets pass, correct ones that it refuses.
+MISS_RATE = 0.2
+FALSE_ALARM_RATE = 0.1
+_NUM_KNOBS = 9
+_HIDDEN_SIZE = 48
+# Weight of the entropy in the first and in the last update: a saturated softmax learns nothing.
+_ENTROPY_WEIGHTS = (0.1, 0.003)
+# Quantiles of what the first agent spends, at which it is stopped.
+_STOP_QUANTILES = (0.3, 0.5, 0.7, 0.85, 0.95)
+_MAX_FIRST_AGENTS = 16  # agents that are paired, those on the front of quality and cost first
 
 
 def make_choices(
@@ -65,17 +90,33 @@ def make_choices(
     settings: RecordedSettings,
     seed: int,
     folds: Sequence[Fold],
-    arms: Sequence[str] = tuple(ROLES),
+    methods: Sequence[str] = tuple(ROLES),
 ) -> dict[str, list[Choices]]:
-    """What each of `methods` would do at each knob; one `Choices` per fold. Who predicts is left out where there is
-    nothing to see, who stops where dollars do not tell how long a model worked."""
-    seen = [headroom.standardize_features(table.features, fold.train) for fold in folds]
-    made = {
-        method: _make_method_choices(table, method, settings, seed, folds, seen)
-        for method in PLAYERS
-        if method in arms
-    }
-    return {method: choices for method, choices in made.items() if choices}
+    """Fits every method on the train items of each fold, and lets it choose models for all items.
+
+    Args:
+        table: The recorded outcomes.
+        settings: Settings of lesson 08.
+        seed: Seed of the networks.
+        folds: Train, dev and test items.
+        methods: Names of the methods; those that choose nothing, such as the best constant, are skipped.
+
+    Returns:
+        By method, one `Choices` for each fold: the outcomes at each setting of its knob. Nearest neighbours and
+        logistic regression are missing where items have no features, STOP_OR_ESCALATE where costs do not tell how long
+        a model worked.
+    """
+    features_by_fold = []
+    for fold in folds:
+        features_by_fold.append(headroom.standardize_features(table.features, fold.train))
+    choices_by_method = {}
+    for method in CHOOSERS:
+        if method not in methods:
+            continue
+        choices = _make_method_choices(table, method, settings, seed, folds, features_by_fold)
+        if choices:
+            choices_by_method[method] = choices
+    return choices_by_method
 
 
 def _make_method_choices(
@@ -84,237 +125,331 @@ def _make_method_choices(
     settings: RecordedSettings,
     seed: int,
     folds: Sequence[Fold],
-    seen: Sequence[np.ndarray],
+    features_by_fold: Sequence[np.ndarray],
 ) -> list[Choices]:
+    """Fits one method and lets it choose, one `Choices` for each fold; [] where the table does not allow it."""
     if method in REWARDS:
-        return learned(table, folds, seen, REWARDS[method](table), settings, (method, seed))
-    if method in (NEAREST, LOGISTIC):
-        if not (table.features.shape[1] and np.ptp(table.features, axis=0).any()):
+        reward = REWARDS[method](table)
+        return train_networks(table, folds, features_by_fold, reward, settings, method, seed)
+    if method == STOP_OR_ESCALATE:
+        if not table.cost_measures_work:
             return []
-        nearest = partial(headroom.predict_nearest_neighbours, k=settings.neighbours)
-        chances = nearest if method == NEAREST else logistic
-        return [
-            by_chance(table, fold, chances(x, table.correct, fold.train))
-            for x, fold in zip(seen, folds, strict=True)
-        ]
-    if method == STOP:
-        return [stopped(table, fold) for fold in folds] if table.cost_measures_work else []
-    return [PLAYERS[method](table)] * len(folds)
+        return [stop_or_escalate(table, fold) for fold in folds]
+    if method not in (NEAREST, LOGISTIC):
+        return [CHOOSERS[method](table)] * len(folds)
+
+    # Features that are equal for all items cannot tell items apart.
+    has_features = table.features.shape[1] > 0 and np.ptp(table.features, axis=0).any()
+    if not has_features:
+        return []
+    predict = predict_logistic
+    if method == NEAREST:
+        predict = partial(headroom.predict_nearest_neighbours, k=settings.neighbours)
+    choices = []
+    for features, fold in zip(features_by_fold, folds, strict=True):
+        p_correct = predict(features, table.correct, fold.train)
+        choices.append(choose_by_prediction(table, fold, p_correct))
+    return choices
 
 
-# Routers that predict who is right -----------------------------------------------------------------
+# Routers that predict which model is correct ------------------------------------------------------
 
 
-def logistic(seen: np.ndarray, correct: np.ndarray, train: np.ndarray) -> np.ndarray:
-    """Chances (n, m): a logistic regression for each model; of one that was always right, or never, its rate."""
-    out = np.tile(correct[train].mean(0), (len(seen), 1))
+def predict_logistic(features: np.ndarray, correct: np.ndarray, train: np.ndarray) -> np.ndarray:
+    """Predicts each model's probability of being correct by a logistic regression of its own.
+
+    Args:
+        features: (items, d).
+        correct: (items, models).
+        train: Indices of the items to learn from.
+
+    Returns:
+        (items, models), probabilities of being correct. For a model that was always correct on the train items, or
+        never, it is its accuracy there.
+    """
+    p_correct = np.tile(correct[train].mean(0), (len(features), 1))
     for model in range(correct.shape[1]):
-        target = correct[train, model] >= 0.5
-        if 0 < target.sum() < len(target):
-            fitted = LogisticRegression(C=0.1, max_iter=200).fit(seen[train], target)
-            out[:, model] = fitted.predict_proba(seen)[:, 1]
-    return out
+        is_correct = correct[train, model] >= 0.5
+        if 0 < is_correct.sum() < len(is_correct):
+            regression = LogisticRegression(C=0.1, max_iter=200).fit(features[train], is_correct)
+            p_correct[:, model] = regression.predict_proba(features)[:, 1]
+    return p_correct
 
 
-def by_chance(table: OutcomeTable, fold: Fold, chances: np.ndarray) -> Choices:
-    """argmax of chance - rate x expected dollars, over all models."""
-    return headroom.choose_at_rates(
-        table, chances, np.arange(len(table.models)), table.cost_usd[fold.train].mean(0)
-    )
+def choose_by_prediction(table: OutcomeTable, fold: Fold, p_correct: np.ndarray) -> Choices:
+    """Chooses the model with the largest p_correct - rate x expected cost, at every rate of `headroom.RATES`.
+
+    Args:
+        table: The recorded outcomes.
+        fold: Its train items give the expected cost of each model.
+        p_correct: (items, models), predicted probabilities of being correct.
+    """
+    all_models = np.arange(len(table.models))
+    expected_cost = table.cost_usd[fold.train].mean(0)
+    return headroom.choose_at_rates(table, p_correct, all_models, expected_cost)
 
 
-# Networks under the papers' rewards ----------------------------------------------------------------
+# Networks under the papers' rewards ---------------------------------------------------------------
 
-Reward = Callable[
-    [torch.Tensor, torch.Tensor], torch.Tensor
-]  # rows (f, b), knobs (f, b, 1) in [0, 1] -> (f, b, m)
+# From item indices (folds, batch) and knobs (folds, batch, 1) in [0, 1] to rewards (folds, batch, models).
+Reward = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 @dataclass(frozen=True)
-class RewardKnob:
-    """A reward and what its knob in [0, 1] stands for."""
+class KnobReward:
+    """A reward with a knob in [0, 1], the one number that trades accuracy for cost.
 
-    reward: Reward
-    value: Callable[[float], float]
+    Attributes:
+        compute: Computes the reward of every model.
+        read_knob: Converts a knob in [0, 1] to what it stands for, such as a budget in USD.
+    """
 
-
-def corl(table: OutcomeTable) -> RewardKnob:
-    """right . 1[dollars <= B], B between the cheapest and the dearest calls, log-uniform (CoRL, eq. 5 to 7)."""
-    correct, cost_usd = (
-        torch.tensor(each, dtype=torch.float32) for each in (table.correct, table.cost_usd)
-    )
-    priced = table.cost_usd[table.cost_usd > 0]
-    low, high = np.log(np.quantile(priced, [0.02, 0.98]) * [0.8, 1.25])
-
-    def reward(rows: torch.Tensor, knobs: torch.Tensor) -> torch.Tensor:
-        return correct[rows] * (cost_usd[rows] <= torch.exp(low + (high - low) * knobs))
-
-    return RewardKnob(reward, lambda knob: float(np.exp(low + (high - low) * knob)))
+    compute: Reward
+    read_knob: Callable[[float], float]
 
 
-def toolorchestra(table: OutcomeTable) -> RewardKnob:
-    """right . (M_norm . P): outcome and -dollars between the worst (0) and the best (1) of the item's models, for a
-    user who weighs money by the knob and the outcome by the rest."""
-    n, m = table.correct.shape
+def make_corl_reward(table: OutcomeTable) -> KnobReward:
+    """correct . 1[cost <= B] (CoRL, eq. 5 to 7); B, in USD, is log-uniform from cheap calls to expensive ones."""
+    correct = torch.tensor(table.correct, dtype=torch.float32)
+    cost_usd = torch.tensor(table.cost_usd, dtype=torch.float32)
+    paid_costs = table.cost_usd[table.cost_usd > 0]
+    low, high = np.log(np.quantile(paid_costs, [0.02, 0.98]) * [0.8, 1.25])
+
+    def compute(rows: torch.Tensor, knobs: torch.Tensor) -> torch.Tensor:
+        budget = torch.exp(low + (high - low) * knobs)  # (folds, batch, 1)
+        return correct[rows] * (cost_usd[rows] <= budget)
+
+    return KnobReward(compute, lambda knob: float(np.exp(low + (high - low) * knob)))
+
+
+def make_toolorchestra_reward(table: OutcomeTable) -> KnobReward:
+    """correct . (M_norm . P) of ToolOrchestra.
+
+    Outcome and saving, which is -cost, are normalized over the item's models: 0 is the worst, 1 the best. The user
+    weighs saving by the knob and outcome by 1 - knob.
+    """
+    num_items, num_models = table.correct.shape
     vectors = np.column_stack([table.correct.ravel(), -table.cost_usd.ravel()])
-    norm = normalised(vectors, np.repeat(np.arange(n), m)).reshape(n, m, 2)
-    correct, outcome, saving = (
-        torch.tensor(each, dtype=torch.float32)
-        for each in (table.correct, norm[:, :, 0], norm[:, :, 1])
-    )
+    item_of_vector = np.repeat(np.arange(num_items), num_models)
+    normalized = normalize_within_groups(vectors, item_of_vector)
+    normalized = normalized.reshape(num_items, num_models, 2)
+    correct = torch.tensor(table.correct, dtype=torch.float32)
+    outcome = torch.tensor(normalized[:, :, 0], dtype=torch.float32)
+    saving = torch.tensor(normalized[:, :, 1], dtype=torch.float32)
 
-    def reward(rows: torch.Tensor, knobs: torch.Tensor) -> torch.Tensor:
-        return (correct[rows] > 0) * ((1 - knobs) * outcome[rows] + knobs * saving[rows])
+    def compute(rows: torch.Tensor, knobs: torch.Tensor) -> torch.Tensor:
+        preference = (1 - knobs) * outcome[rows] + knobs * saving[rows]
+        return (correct[rows] > 0) * preference
 
-    return RewardKnob(reward, lambda knob: knob)
+    return KnobReward(compute, lambda knob: knob)
 
 
-def arc(table: OutcomeTable) -> RewardKnob:
-    """right - lambda . dollars / unit (ARC, eq. 1); the unit is what the mean call costs, lambda log-uniform."""
+def make_arc_reward(table: OutcomeTable) -> KnobReward:
+    """correct - lambda . cost / unit (ARC, eq. 1); the unit is the cost of the mean call, lambda is log-uniform."""
     unit = float(table.cost_usd.mean()) or 1.0
-    correct, cost = (
-        torch.tensor(each, dtype=torch.float32) for each in (table.correct, table.cost_usd / unit)
-    )
+    correct = torch.tensor(table.correct, dtype=torch.float32)
+    cost = torch.tensor(table.cost_usd / unit, dtype=torch.float32)
     low, high = np.log([1e-2, 3.0])
 
-    def reward(rows: torch.Tensor, knobs: torch.Tensor) -> torch.Tensor:
-        return correct[rows] - torch.exp(low + (high - low) * knobs) * cost[rows]
+    def compute(rows: torch.Tensor, knobs: torch.Tensor) -> torch.Tensor:
+        weight = torch.exp(low + (high - low) * knobs)  # lambda, (folds, batch, 1)
+        return correct[rows] - weight * cost[rows]
 
-    return RewardKnob(reward, lambda knob: float(np.exp(low + (high - low) * knob)))
+    return KnobReward(compute, lambda knob: float(np.exp(low + (high - low) * knob)))
 
 
-REWARDS: Mapping[str, Callable[[OutcomeTable], RewardKnob]] = {
-    CORL: corl,
-    ORCHESTRA: toolorchestra,
-    ARC: arc,
+REWARDS: Mapping[str, Callable[[OutcomeTable], KnobReward]] = {
+    CORL: make_corl_reward,
+    ORCHESTRA: make_toolorchestra_reward,
+    ARC: make_arc_reward,
 }
 
 
-class Policies(nn.Module):
-    """pi(model | item, knob) of f folds at once: a layer of tanh over the item and the knob, which enters as its
-    distance from seven places too, because what is right changes where it passes the price of a model."""
+class FoldNetworks(nn.Module):
+    """pi(model | item, knob), a network with one hidden layer for each of several folds at once.
 
-    def __init__(self, folds: int, features: int, models: int, generator: torch.Generator) -> None:
+    The knob enters as a number, and as its distance from seven positions, because the best choice changes abruptly
+    where the knob passes the price of a model.
+    """
+
+    def __init__(
+        self, num_folds: int, num_features: int, num_models: int, generator: torch.Generator
+    ) -> None:
         super().__init__()
-        self.centres = torch.linspace(0, 1, 7)
-        inputs = features + 1 + len(self.centres)
-        self.inner = nn.Parameter(
-            torch.randn(folds, inputs, _HIDDEN, generator=generator) / inputs**0.5
-        )
-        self.outer = nn.Parameter(torch.zeros(folds, _HIDDEN, models))
-        self.shift = nn.Parameter(torch.zeros(folds, 1, _HIDDEN))
-        self.lean = nn.Parameter(torch.zeros(folds, 1, models))
+        self.knob_positions = torch.linspace(0, 1, 7)
+        num_inputs = num_features + 1 + len(self.knob_positions)
+        weights = torch.randn(num_folds, num_inputs, _HIDDEN_SIZE, generator=generator)
+        self.hidden_weight = nn.Parameter(weights / num_inputs**0.5)
+        self.output_weight = nn.Parameter(torch.zeros(num_folds, _HIDDEN_SIZE, num_models))
+        self.hidden_bias = nn.Parameter(torch.zeros(num_folds, 1, _HIDDEN_SIZE))
+        self.output_bias = nn.Parameter(torch.zeros(num_folds, 1, num_models))
 
     def forward(self, features: torch.Tensor, knobs: torch.Tensor) -> torch.Tensor:
         """Log probabilities (f, b, m) from features (f, b, d) and knobs (f, b, 1) in [0, 1]."""
-        near = torch.tanh((knobs - self.centres) * 8)
-        hidden = torch.tanh(
-            torch.cat([features, 2 * knobs - 1, near], dim=2) @ self.inner + self.shift
-        )
-        return (hidden @ self.outer + self.lean).log_softmax(2)
+        distances = torch.tanh((knobs - self.knob_positions) * 8)  # (f, b, 7)
+        inputs = torch.cat([features, 2 * knobs - 1, distances], dim=2)
+        hidden = torch.tanh(inputs @ self.hidden_weight + self.hidden_bias)
+        return (hidden @ self.output_weight + self.output_bias).log_softmax(2)
 
 
-def learned(
+def train_networks(
     table: OutcomeTable,
     folds: Sequence[Fold],
-    seen: Sequence[np.ndarray],
-    paid: RewardKnob,
+    features_by_fold: Sequence[np.ndarray],
+    reward: KnobReward,
     settings: RecordedSettings,
-    name: tuple[str, int],
+    method: str,
+    seed: int,
 ) -> list[Choices]:
-    """What a network chooses that climbs its expected reward, by fold. seen: features of all items, (n, d), by fold;
-    name: of its random numbers, and their seed."""
-    generator = seeds.torch_generator("meeting", "recorded", table.name, name[0], seed=name[1])
-    features = torch.as_tensor(np.stack(seen), dtype=torch.float32)
-    net = Policies(len(folds), features.shape[2], len(table.models), generator)
-    optimizer = torch.optim.AdamW(net.parameters(), lr=settings.learning_rate)
+    """Trains a network per fold on its train items, by gradient ascent on the expected reward.
+
+    Args:
+        table: The recorded outcomes.
+        folds: Train, dev and test items.
+        features_by_fold: By fold, the features of all items, (items, d).
+        reward: The reward whose expectation is maximized.
+        settings: updates, batch and learning_rate are read.
+        method: Name of the method; with the name of the table it identifies the random stream.
+        seed: Seed of the random stream.
+
+    Returns:
+        For each fold, the outcomes of the most probable model for every item at each of _NUM_KNOBS settings of the
+        knob.
+    """
+    generator = seeds.torch_generator("meeting", "recorded", table.name, method, seed=seed)
+    features = torch.as_tensor(np.stack(features_by_fold), dtype=torch.float32)
+    networks = FoldNetworks(len(folds), features.shape[2], len(table.models), generator)
+    optimizer = torch.optim.AdamW(networks.parameters(), lr=settings.learning_rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, settings.updates)
-    every, own = torch.arange(len(folds))[:, None], [torch.as_tensor(fold.train) for fold in folds]
-    for entropy in np.geomspace(*_ENTROPY, settings.updates):
-        places = torch.rand(len(folds), settings.batch, generator=generator)
-        rows = torch.stack(
-            [train[(place * len(train)).long()] for train, place in zip(own, places, strict=True)]
-        )
+    train_rows = [torch.as_tensor(fold.train) for fold in folds]
+    fold_index = torch.arange(len(folds))[:, None]
+
+    for entropy_weight in np.geomspace(*_ENTROPY_WEIGHTS, settings.updates):
+        # A minibatch of train items for each fold, each item with a random knob.
+        uniform = torch.rand(len(folds), settings.batch, generator=generator)
+        sampled_rows = []
+        for fold_rows, fold_uniform in zip(train_rows, uniform, strict=True):
+            sampled_rows.append(fold_rows[(fold_uniform * len(fold_rows)).long()])
+        rows = torch.stack(sampled_rows)  # (folds, batch)
         knobs = torch.rand(len(folds), settings.batch, 1, generator=generator)
-        logs = net(features[every, rows], knobs)
-        loss = (
-            -(logs.exp() * (paid.reward(rows, knobs) - float(entropy) * logs)).sum(2).mean(1).sum()
-        )
+
+        # J = E sum_m pi_m R_m, and the entropy -sum_m pi_m log pi_m.
+        log_probs = networks(features[fold_index, rows], knobs)  # (folds, batch, models)
+        rewards = reward.compute(rows, knobs) - float(entropy_weight) * log_probs
+        objective = (log_probs.exp() * rewards).sum(2).mean(1)  # (folds,)
+        loss = (-objective).sum()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         schedule.step()
-    asked = _asked(net, features)
-    return [_played(table, [who[fold] for who in asked], paid) for fold in range(len(folds))]
+    return _choose_most_probable(table, networks, features, reward)
 
 
 @torch.no_grad()
-def _asked(net: Policies, features: torch.Tensor) -> list[np.ndarray]:
-    """The likeliest model of every item at each knob: (f, n) each."""
-    shape = (*features.shape[:2], 1)
-    return [
-        net(features, torch.full(shape, float(knob))).argmax(2).numpy()
-        for knob in np.linspace(0, 1, _KNOBS)
-    ]
+def _choose_most_probable(
+    table: OutcomeTable, networks: FoldNetworks, features: torch.Tensor, reward: KnobReward
+) -> list[Choices]:
+    """Asks the most probable model for every item, at evenly spaced settings of the knob; one `Choices` per fold."""
+    knob_positions = np.linspace(0, 1, _NUM_KNOBS)
+    models_by_knob = []  # by knob, (folds, items)
+    for knob in knob_positions:
+        knobs = torch.full((*features.shape[:2], 1), float(knob))
+        models_by_knob.append(networks(features, knobs).argmax(2).numpy())
+    names = tuple(f"{reward.read_knob(knob):.6g}" for knob in knob_positions)
+    choices = []
+    for fold in range(len(features)):
+        chosen_models = np.stack([models[fold] for models in models_by_knob])  # (knobs, items)
+        choices.append(_read_outcomes(table, chosen_models, names, learned=True))
+    return choices
 
 
-def _played(table: OutcomeTable, asked: Sequence[np.ndarray], paid: RewardKnob) -> Choices:
-    at, names = (
-        np.arange(len(table)),
-        tuple(f"{paid.value(knob):.6g}" for knob in np.linspace(0, 1, _KNOBS)),
-    )
+def _read_outcomes(
+    table: OutcomeTable, chosen_models: np.ndarray, names: tuple[str, ...], learned: bool = False
+) -> Choices:
+    """Looks up the recorded outcomes of chosen models.
+
+    Args:
+        table: The recorded outcomes.
+        chosen_models: (knob settings, items), model indices.
+        names: A name for each knob setting.
+        learned: Whether the choices were learned from the train items.
+    """
+    items = np.arange(len(table))
     return Choices(
-        *(np.stack([each[at, who] for who in asked]) for each in (table.correct, table.cost_usd)),
-        names,
-        True,
+        correct=table.correct[items, chosen_models],
+        cost_usd=table.cost_usd[items, chosen_models],
+        names=names,
+        learned=learned,
     )
 
 
-# Who looks at what the first one did ---------------------------------------------------------------
+# Methods that ask one model after another, and the oracle -----------------------------------------
 
 
-def stopped(table: OutcomeTable, fold: Fold) -> Choices:
-    """A cheaper agent works until it has spent s; if it is done by then its work stands, unchecked, else it is stopped
-    there, s is lost, and a dearer one is asked. s: quantiles of what it spent on the items that are known."""
-    order = headroom.sort_by_dominance(table.take(fold.train_and_dev))[:16]
-    means = table.cost_usd[fold.train_and_dev].mean(0)
-    correct, cost_usd, names = [], [], []
-    for a in order:
-        for share, limit in zip(
-            _STOPS, np.quantile(table.cost_usd[fold.train_and_dev, a], _STOPS), strict=True
-        ):
-            done = table.cost_usd[:, a] <= limit
-            for b in (b for b in order if means[b] > means[a]):
-                correct.append(np.where(done, table.correct[:, a], table.correct[:, b]))
-                cost_usd.append(np.where(done, table.cost_usd[:, a], limit + table.cost_usd[:, b]))
-                names.append(f"{table.models[a]} up to its {share:.0%} > {table.models[b]}")
-    return (
-        Choices(np.array(correct), np.array(cost_usd), tuple(names))
-        if names
-        else model_selection.constant_choices(table)
-    )
+def stop_or_escalate(table: OutcomeTable, fold: Fold) -> Choices:
+    """Stops a cheaper agent when it has spent a limit, and then asks a more expensive one.
+
+    The work of an agent that finishes within the limit is accepted without a check. If it is stopped, the limit is paid
+    in addition to the second agent's cost. Limits are quantiles of what the agent spent on the train and dev items.
+
+    Args:
+        table: The recorded outcomes, of which costs tell how long an agent worked.
+        fold: Train, dev and test items.
+
+    Returns:
+        The outcomes of every pair of agents and limit, each of which is a knob setting.
+    """
+    train_rows = fold.train_and_dev
+    candidates = headroom.sort_by_dominance(table.take(train_rows))[:_MAX_FIRST_AGENTS]
+    mean_cost = table.cost_usd[train_rows].mean(0)  # (models,)
+    correct = []
+    cost_usd = []
+    names = []
+    for first in candidates:
+        limits = np.quantile(table.cost_usd[train_rows, first], _STOP_QUANTILES)
+        more_expensive = [second for second in candidates if mean_cost[second] > mean_cost[first]]
+        for quantile, limit in zip(_STOP_QUANTILES, limits, strict=True):
+            finishes = table.cost_usd[:, first] <= limit  # (items,)
+            for second in more_expensive:
+                escalated_cost = limit + table.cost_usd[:, second]
+                correct.append(
+                    np.where(finishes, table.correct[:, first], table.correct[:, second])
+                )
+                cost_usd.append(np.where(finishes, table.cost_usd[:, first], escalated_cost))
+                names.append(
+                    f"{table.models[first]} up to its {quantile:.0%} > {table.models[second]}"
+                )
+    if not names:
+        return model_selection.constant_choices(table)
+    return Choices(np.array(correct), np.array(cost_usd), tuple(names))
 
 
-def oracle(table: OutcomeTable) -> Choices:
-    """Who knows every outcome: the best of right - rate x dollars, and at the least rate the cheapest that is right."""
-    at, unit = np.arange(len(table)), float(table.cost_usd.mean()) or 1.0
-    asked = [
-        (table.correct - rate * table.cost_usd / unit).argmax(1)
-        for rate in [1e-9, *headroom.RATES[1:]]
-    ]
-    return Choices(
-        *(np.stack([each[at, who] for who in asked]) for each in (table.correct, table.cost_usd)),
-        tuple(f"rate {rate:.3g}" for rate in headroom.RATES),
-    )
+def choose_by_outcome(table: OutcomeTable) -> Choices:
+    """The oracle, which knows all outcomes: the model with the largest correct - rate x cost, at every rate.
+
+    At the smallest rate this is the cheapest of the models that are correct on the item.
+    """
+    unit = float(table.cost_usd.mean()) or 1.0
+    # A rate just above 0 chooses the cheapest of the correct models.
+    rates = [1e-9, *headroom.RATES[1:]]
+    chosen_models = [(table.correct - rate * table.cost_usd / unit).argmax(1) for rate in rates]
+    names = tuple(f"rate {rate:.3g}" for rate in headroom.RATES)
+    return _read_outcomes(table, np.stack(chosen_models), names)
 
 
-PLAYERS: Mapping[str, Callable | None] = {  # who chooses; None: needs more than the table
-    MIXTURES: model_selection.constant_choices,
+def _choose_with_poor_checker(table: OutcomeTable) -> Choices:
+    """A cascade whose check lets some wrong answers pass and refuses some correct ones."""
+    return headroom.choose_with_checker(table, MISS_RATE, FALSE_ALARM_RATE)
+
+
+# By method, how it chooses on a table; None where it has to learn, or to choose a limit, by fold.
+CHOOSERS: Mapping[str, Callable[[OutcomeTable], Choices] | None] = {
+    CONSTANT_MIXTURES: model_selection.constant_choices,
     NEAREST: None,
     LOGISTIC: None,
     **dict.fromkeys(REWARDS),
-    STOP: None,
-    POOR: lambda table: headroom.choose_with_checker(table, MISS, ALARM),
-    CHECK: headroom.choose_with_checker,
-    ORACLE: oracle,
+    STOP_OR_ESCALATE: None,
+    POOR_CHECK: _choose_with_poor_checker,
+    PERFECT_CHECK: headroom.choose_with_checker,
+    ORACLE: choose_by_outcome,
 }

@@ -83,12 +83,14 @@ def cost_entry(before: float, after: float, per_dollar: float) -> float:
     ones = np.ones(1)  # (rollouts,)
     after_usd = np.array([after])
     before_usd = np.array([before])
-    checkpoint = rewards.vectors(no_calls, ones, after_usd, ones)  # (rollouts, entries)
-    untrained = rewards.vectors(no_calls, ones, before_usd, ones)
+    checkpoint = rewards.make_outcome_vectors(
+        no_calls, ones, after_usd, ones
+    )  # (rollouts, entries)
+    untrained = rewards.make_outcome_vectors(no_calls, ones, before_usd, ones)
     # Entries are calls, correct, cost, seconds.
     only_cost = np.array([[0.0, 0.0, 1.0, 0.0]])
     units = (per_dollar, 1.0)
-    scores = rewards.score(checkpoint, untrained, only_cost, units)
+    scores = rewards.compute_preference_scores(checkpoint, untrained, only_cost, units)
     return float(scores[0])
 
 
@@ -106,10 +108,12 @@ def training_entry(cost_usd: Sequence[float], which: float) -> float:
     num_rollouts = len(costs)
     no_calls = np.zeros((num_rollouts, 1))  # (rollouts, tools)
     ones = np.ones(num_rollouts)
-    vectors = rewards.vectors(no_calls, ones, costs, ones)  # (rollouts, entries)
+    vectors = rewards.make_outcome_vectors(no_calls, ones, costs, ones)  # (rollouts, entries)
     group_of_rollout = [0] * num_rollouts
     cost_column = 2
-    return float(rewards.normalised(vectors, group_of_rollout)[int(which), cost_column])
+    return float(
+        rewards.normalize_within_groups(vectors, group_of_rollout)[int(which), cost_column]
+    )
 
 
 def right_answer(ability: float, difficulty: float, discrimination: float) -> float:

@@ -165,15 +165,19 @@ def _list_other_synthetic() -> list[DecisionMaker]:
             headroom=f"{conductor_gain} - glass.conductor_minus_oracle",
         )
     ]
-    for name, lesson in (("ToolOrchestra", _TOOLS), ("ARC", _CONFIGURATION)):
+    others = (
+        ("ToolOrchestra", _TOOLS, "synthetic"),
+        ("ARC", _CONFIGURATION, "glass"),
+    )
+    for name, lesson, prefix in others:
         decision_makers.append(
             DecisionMaker(
                 evidence_level="synthetic",
                 name=name,
                 lesson=lesson,
-                gain="glass.above_constant",
-                headroom="glass.headroom",
-                gate=(lesson, "glass.headroom"),
+                gain=f"{prefix}.above_constant",
+                headroom=f"{prefix}.headroom",
+                gate=(lesson, f"{prefix}.headroom"),
             )
         )
     return decision_makers

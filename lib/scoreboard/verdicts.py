@@ -52,10 +52,10 @@ _VERDICT_OF_LESSON_WORD = {  # what lessons say, and what it means here
 # The weakest test that is needed decides: a failure is weaker than not knowing.
 _STRENGTH = {FAILS: 0, UNTESTABLE: 1, NOT_OPEN: 2, UNDECIDED: 3, EQUIVALENT: 4, HOLDS: 5}
 _TRAINING_GAIN_KEYS = {  # what training gained in lessons whose lab runs may be too weak to conclude anything
-    "06_tool_orchestration": "trained.preference_score_minus.start"
+    "06_tool_orchestration": "full.trained.gain"
 }
 _WEAK_LESSONS = {  # why the lab runs of a lesson are weak, known before any of them
-    "06_tool_orchestration": "few trainings of few updates each",
+    "06_tool_orchestration": "trainings of 60 updates, on models of 150,000 weights",
     "07_agent_configuration": "few trainings, judged by one try of a question",
 }
 _NOT_MEASURED = Interval(math.nan, math.nan, math.nan)

@@ -19,8 +19,9 @@ from jinja2 import Environment, FileSystemLoader
 
 from lib.config import ROOT
 from lib.experiment import artifacts
-from lib.reports import accessibility_check, html, markdown
-from lib.reports.accessibility_check import ReportError
+from lib.plots import accessibility_check, pages
+from lib.plots.accessibility_check import ReportError
+from lib.reports import html, markdown
 from lib.teaching import solution_cells
 from lib.teaching.exercises import is_exercise
 
@@ -149,7 +150,7 @@ def render(notebook: nbformat.NotebookNode, name: str, folder: Path) -> str:
         slides=deck.slides,
         name=name,
         title=title,
-        css=html.stylesheet(),
+        css=pages.stylesheet(),
         own=(TEMPLATES / "slides.css").read_text(encoding="utf-8"),
         script=(TEMPLATES / "slides.js").read_text(encoding="utf-8"),
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from lib.tool_orchestration.episode_specs import Assignment
 from lib.tool_orchestration.tool_menu import Offer
+from lib.tool_orchestration.writer_tools import DESCRIPTIONS as WRITER_DESCRIPTIONS
 
 _INSTRUCTION = (
     "You answer questions with the help of tools. In every turn first think inside <think> </think> about which tool "
@@ -27,7 +28,7 @@ _MODEL_DESCRIPTION = (
 
 
 def write_plain_messages(assignment: Assignment) -> list[dict[str, str]]:
-    """The conversation up to where the orchestrator writes.
+    """Write the conversation that an orchestrator continues: instruction, tools with prices, preferences, question.
 
     Args:
         assignment: A question with a menu and a user.
@@ -50,10 +51,14 @@ def write_plain_messages(assignment: Assignment) -> list[dict[str, str]]:
 
 
 def describe_offer(offer: Offer) -> str:
-    """A tool in a line: its name, what its argument is, dollars and seconds."""
-    description = _MODEL_DESCRIPTION if offer.model else _DESCRIPTIONS[offer.name]
-    place = "on the user's machine" if offer.local else "behind an API"
+    """Describe a tool of a menu in one line: name, location, argument, and usual dollars and seconds of a call."""
+    description = _MODEL_DESCRIPTION if offer.model else _DESCRIPTIONS.get(offer.name, "")
+    if offer.name in WRITER_DESCRIPTIONS:
+        description = f"{WRITER_DESCRIPTIONS[offer.name]}; the argument is the question"
+    if offer.description:
+        description = f"{description}; {offer.description.rstrip('.')}"
+    location = "on the user's machine" if offer.local else "behind an API"
     return (
-        f"{offer.name} ({place}): {description}; about ${offer.typical_cost_usd:.2g} and "
+        f"{offer.name} ({location}): {description}; about ${offer.typical_cost_usd:.2g} and "
         f"{offer.typical_seconds:.2g} seconds"
     )

@@ -1,40 +1,33 @@
-"""The tools at work: functions here, models through the pool, an office's database for every episode.
+"""Executes the tool calls of episodes: local functions, language models, and the functions of an office database.
 
-A call that is no call (a tool that is not on the menu, arguments that do not fit) is malformed; one that fails (an
-outage, nothing found, an error of the code) is an outcome: the orchestrator reads `error` and pays the time. A model
-whose server failed says nothing about anybody: its episode has the outcome nan and stands in no score.
-What an episode costs includes the orchestrator's own tokens, each once, at its card's price and clock.
+A call of a tool that is not on the menu, or with arguments that do not fit, is malformed. A call that fails (an outage,
+nothing found, an error of the program) is an outcome: the orchestrator reads `error`, and the time counts. Where the
+server of a model failed, the episode has the outcome nan and is left out of all scores.
+The cost of an episode is that of its calls; the cost of a prompted orchestrator's own replies is kept apart.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
-import torch
-
 from lib import tasks
-from lib.config import LLMSettings, ToolSettings
-from lib.experiment import seeds, sweep
-from lib.experiment.run_context import RunContext
 from lib.language_models.chat_template import parse_tool_call
-from lib.language_models.local_models import open_local
-from lib.language_models.training import model_cards as cards
-from lib.llm.open_models import open_models
+from lib.llm.chat_model import ChatRequest
 from lib.rl import call_protocol, rollout
 from lib.rl.expert_pool import ExpertPool, ExpertQuery, ExpertReply
-from lib.rl.generators import Generator, LabGenerator
+from lib.rl.generators import Generator
 from lib.tasks import Item, multi_hop_facts
 from lib.tasks.scorers import Scorer
 from lib.tasks.synthesis import CallError, Database, VerificationResult, verify_trajectory
-from lib.tool_orchestration import tool_menu
 from lib.tool_orchestration.episode_specs import Assignment
-from lib.tool_orchestration.single_tool_baselines import strategy
-from lib.tool_orchestration.tool_menu import Offer, PriceList, seen
+from lib.tool_orchestration.plain_prompt import write_plain_messages
+from lib.tool_orchestration.tool_menu import ASK_USER, Offer
+from lib.tool_orchestration.user_dialogue import ScriptedUser, SimulatedUser, UserQuestion
+from lib.tool_orchestration.writer_tools import make_writers
 from lib.tools.calculator import calculator
 from lib.tools.lookup import lookup
 from lib.tools.python import python
@@ -42,25 +35,29 @@ from lib.tools.sandbox import Sandbox
 from lib.tools.search import Index, search
 from lib.tools.tool import Tool, ToolError
 
-VERSION = 1  # of what tools reply, and what an episode costs
 NAME = "toolorchestra"  # of the recording and of the spending limit
 OUTAGE = "outage"
-HOSTED = 50.0  # tokens per second of an endpoint, declared (decision): a stopwatch would make runs differ
-_FAULT = "error: "  # how `lib.tools.python` begins what it says of code that failed
-_REMEMBERED = 4096  # programs whose results are kept: equal code, equal result
+# Of an endpoint, declared (decision): a stopwatch would make runs differ.
+HOSTED_TOKENS_PER_SECOND = 50.0
+_FAILED_PROGRAM_PREFIX = (
+    "error: "  # with which `lib.tools.python` begins its reply where a program failed
+)
+NUM_CACHED_PROGRAMS = 4096  # whose results are kept: equal code, equal result
 
 
 @dataclass
 class ToolEpisode(rollout.Episode):
-    """An assignment in work.
+    """An episode of an orchestrator: a question or an office task, a menu of tools, and the calls so far.
 
     Attributes:
-        seconds: Of its calls, and of what the orchestrator wrote.
-        counts: Calls by tool.
-        first: The tool that was called first, for outages.
-        verdict: On an office task.
+        seconds: Latency of all calls so far.
+        counts: Number of calls by the name of the tool.
+        first: Name of the tool that was called first, which is the one that an outage hits.
+        verdict: The verification of an office task, after the end.
         lost_own_reply: Whether the infrastructure lost a reply of the orchestrator itself, where that is an endpoint.
-        has_marked_answer: Whether it ends in an answer that is marked in another way than by tags.
+        has_marked_answer: Whether it ends in an answer that is marked in another way than by tags, for example boxed.
+        own_cost_usd: What a prompted orchestrator's own replies were billed; stands in no other cost.
+        own_seconds: How long it took to write them, by its server, or by its tokens at the clock of a hosted model.
     """
 
     seconds: float = 0.0
@@ -69,6 +66,8 @@ class ToolEpisode(rollout.Episode):
     verdict: VerificationResult | None = None
     lost_own_reply: bool = False
     has_marked_answer: bool = False
+    own_cost_usd: float = 0.0
+    own_seconds: float = 0.0
 
     @property
     def failed(self) -> bool:
@@ -77,17 +76,18 @@ class ToolEpisode(rollout.Episode):
 
     @property
     def assignment(self) -> Assignment:
+        """The question or office task, with its menu and user."""
         return self.task
 
     @cached_property
     def office(self) -> Database:
-        """The database of its office, which nobody shares."""
+        """The database of an office task, a copy for this episode alone."""
         return self.assignment.work.open()
 
 
 @dataclass(frozen=True)
 class ToolReply(ExpertReply):
-    """What a tool said, at the menu's price.
+    """A tool's reply, with its cost at the price of the menu.
 
     Attributes:
         tool_error: What went wrong with the call, an outage or a function's own complaint; empty where nothing did.
@@ -96,55 +96,57 @@ class ToolReply(ExpertReply):
     tool_error: str = ""
 
 
-WriteMessages = Callable[[Assignment], list[dict[str, str]]]
+# A call with its episode, and the seed of the reply where a language model answers.
+CallOfEpisode = tuple[ToolEpisode, call_protocol.Call, int]
 
 
-def write_lab_messages(assignment: Assignment) -> list[dict[str, str]]:
-    """What the lab's orchestrators read."""
-    return assignment.messages
+def cache_results(code_tool: Tool) -> Tool:
+    """Return the Python tool with a cache: it runs equal programs once, and replies the same again."""
+
+    @lru_cache(NUM_CACHED_PROGRAMS)
+    def run_program(code: str) -> str:
+        return code_tool({"code": code})
+
+    return replace(code_tool, run=lambda **arguments: run_program(arguments["code"]))
 
 
-@dataclass(frozen=True)
-class Own:
-    """What the orchestrator's own tokens cost: dollars per token read or written, seconds per token written."""
+class ToolEnvironment:
+    """Executes the tool calls of episodes: functions, language models, office functions and questions to the user.
 
-    cost_usd: float
-    seconds: float
-
-
-class Desk:
-    """Answers calls. A context manager: it owns a sandbox."""
+    A context manager, since it opens and closes a sandbox for programs.
+    """
 
     def __init__(
-        self, pool: ExpertPool, clock: Mapping[str, float], reads_marked_answers: bool = False
+        self,
+        pool: ExpertPool,
+        clock: Mapping[str, float],
+        reads_marked_answers: bool = False,
+        writer_models: Mapping[str, str] | None = None,
+        user: SimulatedUser | None = None,
     ) -> None:
         """
         Args:
             pool: The models among the tools.
             clock: Seconds per token of each of them.
             reads_marked_answers: Whether an answer may be marked in another way than by tags, for example boxed.
+            writer_models: The model of llm.models that writes in each writer tool; the pool's models have it.
+            user: Who answers when an agent asks about its task; None for the scripted user.
         """
         self.pool = pool
         self.clock = dict(clock)
         self.reads_marked_answers = reads_marked_answers
         self.sandbox = Sandbox()
-        code = python(self.sandbox)
-        remembered = lru_cache(_REMEMBERED)(lambda text: code({"code": text}))
-        coded = Tool(
-            code.name,
-            code.description,
-            code.parameters,
-            lambda **given: remembered(*given.values()),
-        )
         tools = (
             calculator(),
             search(Index(multi_hop_facts.build_documents())),
             lookup(multi_hop_facts.build_records()),
-            coded,
+            cache_results(python(self.sandbox)),
         )
         self.tools = {tool.name: tool for tool in tools}
+        self.writers = make_writers(writer_models, self.tools) if writer_models else {}
+        self.user = user if user is not None else ScriptedUser()
 
-    def __enter__(self) -> Desk:
+    def __enter__(self) -> ToolEnvironment:
         self.sandbox.__enter__()
         return self
 
@@ -152,68 +154,88 @@ class Desk:
         self.sandbox.__exit__(*exc)
 
     def parse_turn(self, episode: ToolEpisode, text: str) -> call_protocol.ParsedTurn:
-        """What a turn asks for: `<call> tool words </call>`, or an answer."""
+        """Parse a turn of the orchestrator.
+
+        Args:
+            episode: Whose menu says which calls are valid.
+            text: What the orchestrator wrote, such as `<call> tool words </call>` or `<answer> 8 </answer>`.
+
+        Returns:
+            A call, an answer, or a malformed turn with the reason.
+        """
         if tasks.extract_answer(text) is not None:
             return call_protocol.Answer(text)
-        found = parse_tool_call(text)
-        if found is None and self.reads_marked_answers and call_protocol.marks_answer(text):
+        tool_call = parse_tool_call(text)
+        if tool_call is None and self.reads_marked_answers and call_protocol.marks_answer(text):
             episode.has_marked_answer = True
             return call_protocol.Answer(text)
-        if found is None:
+        if tool_call is None:
             return call_protocol.Malformed("neither a call nor an answer")
-        name, argument = found
-        why = self.wrong(episode.assignment, name, argument)
+        name, argument = tool_call
+        why = self.explain_malformed(episode.assignment, name, argument)
         return call_protocol.Malformed(why) if why else call_protocol.Call(name, argument)
 
-    def wrong(self, assignment: Assignment, name: str, argument: str) -> str:
-        """What makes a call malformed; empty where nothing does."""
+    def explain_malformed(self, assignment: Assignment, name: str, argument: str) -> str:
+        """Explain why a call is malformed.
+
+        Args:
+            assignment: With the menu of the episode.
+            name: Name of the tool that is called.
+            argument: The argument, a line of words.
+
+        Returns:
+            The reason, such as "there is no tool 'x' on the menu"; empty where the call is well formed.
+        """
         if name not in assignment.menu.names:
             return f"there is no tool {name!r} on the menu"
         if name in assignment.menu.office:
-            wanted = assignment.work.domain.find_function(name).parameters
-            return (
-                ""
-                if len(argument.split()) == len(wanted)
-                else f"{name} takes {' and '.join(wanted)}"
-            )
+            parameters = assignment.work.domain.find_function(name).parameters
+            if len(argument.split()) != len(parameters):
+                return f"{name} takes {' and '.join(parameters)}"
+            return ""
         if name in self.tools:
             try:
                 self.tools[name].parse_line(argument)
             except ToolError as error:
                 return str(error)
-        return "" if argument else f"{name} takes a question"
+        if not argument:
+            return f"{name} takes a question"
+        return ""
 
-    def answer_calls(
-        self, calls: Sequence[tuple[ToolEpisode, call_protocol.Call, int]]
-    ) -> list[ToolReply]:
-        """Carry calls out and book them on their episodes.
+    def answer_calls(self, calls: Sequence[CallOfEpisode]) -> list[ToolReply]:
+        """Execute calls, and add their latency and number to their episodes.
+
+        Language models answer all calls of the batch side by side. A call during an outage reaches no tool, and takes
+        the usual time of a call.
 
         Args:
-            calls: Episodes with their call, and the seed of a model's reply.
+            calls: One call for each of several episodes: (episode, call, seed of a model's reply).
 
         Returns:
-            Replies in the order of the calls.
+            Replies in the order of the calls, each with its cost at the price of the episode's menu.
         """
+        # The menu's entry of each tool that is called, with price and latency.
         offers = [episode.assignment.menu.offer(call.expert) for episode, call, _ in calls]
-        is_down = [self._down(episode, call.expert) for episode, call, _ in calls]
+        is_down = [self._count_call(episode, call.expert) for episode, call, _ in calls]
 
-        # Models are asked all at once.
-        queries: dict[int, ExpertQuery] = {}
-        for index, (episode, call, seed) in enumerate(calls):
-            if not offers[index].model or is_down[index]:
-                continue
-            hands_on_question = call.query == call_protocol.USER_QUESTION
-            text = episode.assignment.prompt if hands_on_question else call.query
-            history = episode.assignment.history if hands_on_question else ()
-            queries[index] = ExpertQuery(call.expert, text, seed, history)
-        model_replies = dict(zip(queries, self.pool.ask(list(queries.values())), strict=True))
+        # Replies of language models, by the index of the call.
+        writer_replies = self._ask_writers(calls, is_down)
+        user_replies = self._ask_user(calls)
+        model_replies = self._ask_models(calls, offers, is_down)
 
         replies = []
         for index, ((episode, call, _), offer) in enumerate(zip(calls, offers, strict=True)):
             if is_down[index]:
                 reply = ToolReply("", 0.0, tool_error=OUTAGE)
                 seconds = offer.typical_seconds
-            elif offer.model:
+            elif index in user_replies:
+                reply = ToolReply(**vars(user_replies[index]))
+                seconds = 0.0  # the time that people take is not the agent's
+            elif index in writer_replies:
+                reply, seconds = self._execute_written_text(
+                    writer_replies[index], call.expert, offer
+                )
+            elif index in model_replies:
                 reply, seconds = self._charge(model_replies[index], call.expert, offer)
             else:
                 reply = self._call_function(episode, call, offer)
@@ -223,21 +245,138 @@ class Desk:
         return replies
 
     @staticmethod
-    def _down(episode: ToolEpisode, name: str) -> bool:
-        """Whether an outage meets this call, which is counted."""
+    def _count_call(episode: ToolEpisode, name: str) -> bool:
+        """Count a call in its episode, and return whether an outage hits it.
+
+        An outage hits the tool that the episode called first, from its `assignment.outage`-th call on.
+        """
         episode.first = episode.first or name
-        episode.counts[name] = episode.counts.get(name, 0) + 1
-        begins = episode.assignment.outage
-        return bool(begins) and name == episode.first and episode.counts[name] >= begins
+        num_calls = episode.counts.get(name, 0) + 1
+        episode.counts[name] = num_calls
+        first_failing_call = episode.assignment.outage
+        if not first_failing_call or name != episode.first:
+            return False
+        return num_calls >= first_failing_call
+
+    def _ask_models(
+        self, calls: Sequence[CallOfEpisode], offers: Sequence[Offer], is_down: Sequence[bool]
+    ) -> dict[int, ExpertReply]:
+        """Ask the language models that are called as tools, all at once.
+
+        Args:
+            calls: All calls of the batch; those of other tools are passed over.
+            offers: The entry on its menu of each called tool.
+            is_down: Whether an outage hits the call.
+
+        Returns:
+            The models' replies by the index of the call.
+        """
+        queries: dict[int, ExpertQuery] = {}
+        for index, (episode, call, seed) in enumerate(calls):
+            if not offers[index].model or is_down[index] or call.expert in self.writers:
+                continue
+            # A model that is asked the user's own question also reads the messages before it.
+            passes_on_question = call.query == call_protocol.USER_QUESTION
+            history = episode.assignment.history if passes_on_question else ()
+            question = _get_question(episode, call)
+            queries[index] = ExpertQuery(call.expert, question, seed, history)
+        replies = self.pool.ask(list(queries.values()))
+        return dict(zip(queries, replies, strict=True))
 
     def _charge(self, reply: ExpertReply, name: str, offer: Offer) -> tuple[ToolReply, float]:
-        """A model's reply at the menu's price, and its latency by tokens and the menu, in seconds."""
+        """Charge a model's reply at the price of the menu.
+
+        Args:
+            reply: Of the model, with its cost at the list price.
+            name: Of the tool.
+            offer: The tool's entry on the menu, whose price and latency are factors on what the model takes.
+
+        Returns:
+            The reply with the cost on this menu, and its latency in seconds, computed from its tokens.
+        """
         priced = replace(reply, cost_usd=reply.cost_usd * offer.cost_usd)
-        return ToolReply(**vars(priced)), reply.tokens_out * self.clock[name] * offer.seconds
+        seconds_per_token = self.clock.get(name, 1 / HOSTED_TOKENS_PER_SECOND)
+        return ToolReply(**vars(priced)), reply.tokens_out * seconds_per_token * offer.seconds
+
+    def _ask_writers(
+        self, calls: Sequence[CallOfEpisode], is_down: Sequence[bool]
+    ) -> dict[int, ExpertReply]:
+        """Let the language models behind writer tools write, all calls of a model at once.
+
+        A writer tool is one in which a model writes a search query, or a program, for the orchestrator's question; the
+        environment then executes it (`_execute_written_text`).
+
+        Args:
+            calls: All calls of the batch; those of other tools are passed over.
+            is_down: Whether an outage hits the call.
+
+        Returns:
+            By the index of the call what the model wrote, before it is executed.
+        """
+        # Requests by the name of the model that writes, then by the index of the call.
+        requests_by_model: dict[str, dict[int, ChatRequest]] = {}
+        for index, (episode, call, seed) in enumerate(calls):
+            writer = self.writers.get(call.expert)
+            if writer is None or is_down[index]:
+                continue
+            request = writer.make_request(_get_question(episode, call), seed)
+            requests_by_model.setdefault(writer.model, {})[index] = request
+
+        replies = {}
+        for model, requests in requests_by_model.items():
+            model_replies = self.pool.generate(model, list(requests.values()))
+            for index, reply in zip(requests, model_replies, strict=True):
+                replies[index] = ExpertReply.from_reply(reply)
+        return replies
+
+    def _execute_written_text(
+        self, reply: ExpertReply, name: str, offer: Offer
+    ) -> tuple[ToolReply, float]:
+        """Run the search query or the program that the model behind a writer tool wrote.
+
+        Args:
+            reply: What the model wrote.
+            name: Of the writer tool.
+            offer: The tool's entry on the menu, with price and latency.
+
+        Returns:
+            The documents or the program's output, at the price of the model that wrote; and the latency in seconds.
+        """
+        priced, seconds = self._charge(reply, name, offer)
+        if reply.failure is not None:
+            return priced, seconds
+        try:
+            text = self.writers[name].carry_out(reply.text)
+        except ToolError as error:
+            return replace(priced, text="", tool_error=str(error)), seconds
+        if text.startswith(_FAILED_PROGRAM_PREFIX):  # of the program
+            return replace(priced, text="", tool_error=text), seconds
+        return replace(priced, text=text), seconds
+
+    def _ask_user(self, calls: Sequence[CallOfEpisode]) -> dict[int, ExpertReply]:
+        """Let the user answer the orchestrators that ask about their task; returns answers by the index of the call."""
+        questions = {}
+        for index, (episode, call, seed) in enumerate(calls):
+            if call.expert == ASK_USER:
+                questions[index] = UserQuestion(episode.assignment.dialogue, call.query, seed)
+        if not questions:
+            return {}
+        replies = self.user.answer_all(list(questions.values()), self.pool)
+        return dict(zip(questions, replies, strict=True))
 
     def _call_function(
         self, episode: ToolEpisode, call: call_protocol.Call, offer: Offer
     ) -> ToolReply:
+        """Call a function: one of the episode's office, or a local tool such as the calculator.
+
+        Args:
+            episode: Whose office database an office function reads or changes.
+            call: The function's name, and its arguments as a line of words.
+            offer: The function's entry on the menu; its price is charged for failed calls too.
+
+        Returns:
+            The reply; where the function failed its text is empty, and `tool_error` says why.
+        """
         try:
             if call.expert in episode.assignment.menu.office:
                 text = episode.office.call(call.expert, call.query.split())
@@ -246,33 +385,36 @@ class Desk:
                 text = tool(tool.parse_line(call.query))
         except (ToolError, CallError) as error:
             return ToolReply("", offer.cost_usd, tool_error=str(error))
-        if call.expert == "python" and text.startswith(_FAULT):  # of the code
+        if call.expert == "python" and text.startswith(_FAILED_PROGRAM_PREFIX):  # of the code
             return ToolReply("", offer.cost_usd, tool_error=text)
         return ToolReply(text, offer.cost_usd)
 
 
-def roll(
+def _get_question(episode: ToolEpisode, call: call_protocol.Call) -> str:
+    """Return what a model is asked: the call's argument, or the user's question where the argument stands for it."""
+    if call.query == call_protocol.USER_QUESTION:
+        return episode.assignment.prompt
+    return call.query
+
+
+def roll_out_assignments(
     generator: Generator,
-    desk: Desk,
+    environment: ToolEnvironment,
     assignments: Sequence[Assignment],
     max_turns: int,
     seed: int,
-    own: Own,
     temperature: float = 1.0,
-    write_messages: WriteMessages = write_lab_messages,
     scorer: Scorer | None = None,
 ) -> list[ToolEpisode]:
-    """Roll out an episode per assignment.
+    """Roll out one episode for each assignment, side by side, and score it.
 
     Args:
-        generator: The orchestrator's.
-        desk: The tools at work.
-        assignments: What is to be done.
-        max_turns: Turns at the most.
-        seed: Of this batch.
-        own: What the orchestrator's own tokens cost.
-        temperature: Of the orchestrator.
-        write_messages: What the orchestrator reads of an assignment.
+        generator: Writes the orchestrator's turns.
+        environment: Executes its calls.
+        assignments: Questions and office tasks, each with a menu of tools and a user.
+        max_turns: Largest number of turns of an episode.
+        seed: Seed of all random draws of this batch.
+        temperature: Sampling temperature of the orchestrator.
         scorer: How answers to questions are scored; None for the strict rule of the procedural families.
 
     Returns:
@@ -280,34 +422,58 @@ def roll(
     """
     episodes = []
     for assignment in assignments:
-        ids = generator.encode_prompt(write_messages(assignment))
+        ids = generator.encode_prompt(write_plain_messages(assignment))
         episodes.append(ToolEpisode(assignment, list(ids), [False] * len(ids), len(ids)))
-    rollout.roll_out(generator, desk, episodes, max_turns, seed, temperature)
-    if scorer is not None:
-        score_answers(episodes, desk.pool, scorer)
-    for episode in episodes:
-        if scorer is None:
-            episode.correct = judged(episode)
-        episode.seconds += episode.num_written_tokens * own.seconds
+    rollout.roll_out(generator, environment, episodes, max_turns, seed, temperature)
+    score_episodes(episodes, environment.pool, scorer)
     return episodes
 
 
-def judged(episode: ToolEpisode) -> float:
-    """The outcome: the answer is right, or all three criteria of an office task hold; nan where a reply was lost."""
+def score_episodes(
+    episodes: Sequence[ToolEpisode], pool: ExpertPool, scorer: Scorer | None
+) -> None:
+    """Score episodes that have ended, in their attribute `correct`.
+
+    Args:
+        episodes: Of questions and office tasks; `correct` is set to 0, 1, a judge's score, or nan.
+        pool: Has the models of a scorer that is a judge.
+        scorer: How answers to questions are scored; None for the strict rule of the procedural families and for the
+            three criteria of office tasks.
+    """
+    if scorer is not None:
+        score_answers(episodes, pool, scorer)
+        return
+    for episode in episodes:
+        episode.correct = score_outcome(episode)
+
+
+def score_outcome(episode: ToolEpisode) -> float:
+    """Score an episode by rule.
+
+    Returns:
+        1.0 if the answer to a question is correct, or if an office task meets its three criteria (execution, fidelity,
+        completeness); else 0.0; nan where the infrastructure lost a reply.
+    """
     if episode.failed:
         return math.nan
     work = episode.assignment.work
     last_text = episode.turns[-1].text if episode.turns else ""
     if isinstance(work, Item):
         return tasks.score_reply(work, last_text)
-    episode.verdict = verify_trajectory(
-        work, episode.office.serialize(), episode.office.operated_entries, episode.answer or ""
-    )
+    episode.verdict = verify_trajectory(work, episode.office, episode.answer or "")
     return float(episode.verdict.solved)
 
 
 def score_answers(episodes: Sequence[ToolEpisode], pool: ExpertPool, scorer: Scorer) -> None:
-    """Fill in what answers to a user's questions are worth: 0 without one, nan where nothing may be scored."""
+    """Score the answers to a user's questions with a scorer, in the episodes' attribute `correct`.
+
+    An episode without an answer keeps its outcome of 0; one of which the infrastructure lost a reply has nan.
+
+    Args:
+        episodes: Of questions that have ended.
+        pool: Runs the scorer, which may be one of its models.
+        scorer: Scores the text of an answer.
+    """
     answered = []
     for episode in episodes:
         if episode.failed:
@@ -317,7 +483,8 @@ def score_answers(episodes: Sequence[ToolEpisode], pool: ExpertPool, scorer: Sco
             answered.append(episode)
     texts = []
     for episode in answered:
-        # What is handed on is the tool's whole reply: its answer may be marked in any way.
+        # Where the orchestrator passes on the last reply, the whole reply is scored: a tool may mark its answer in any
+        # way.
         if episode.answers_with_reply:
             texts.append(episode.replies[-1].text)
         else:
@@ -327,219 +494,3 @@ def score_answers(episodes: Sequence[ToolEpisode], pool: ExpertPool, scorer: Sco
     scores = pool.run(scorer.score_all(items, texts))
     for episode, score in zip(answered, scores, strict=True):
         episode.correct = score.value
-
-
-def cost_usd(episode: ToolEpisode, own: Own) -> float:
-    """What the calls and the orchestrator's own tokens cost."""
-    return episode.cost_usd + len(episode.ids) * own.cost_usd
-
-
-def tried(
-    desk: Desk,
-    assigned: Sequence[Assignment],
-    tools: Sequence[str],
-    split: str,
-    scorer: Scorer | None = None,
-) -> list[dict[str, Any]]:
-    """Every tool on its own, on every question it can be asked, at the menu's prices.
-
-    Nobody orchestrates, so no orchestrator is paid.
-
-    Args:
-        desk: The tools at work.
-        assigned: Questions with menus.
-        tools: Names of tools.
-        split: Part of the seeds of models' replies.
-        scorer: How replies are scored; None for the strict rule of the procedural families.
-
-    Returns:
-        Rows with item (number), tool, correct (nan where a reply was lost), cost_usd, seconds, calls, and how many
-        replies the infrastructure lost (failed), the model's own limit cut (truncated) and failed otherwise (unusable).
-    """
-    rows = []
-    for tool in tools:
-        numbers = []
-        for number, assignment in enumerate(assigned):
-            if tool in {offer.name for offer in assignment.usable}:
-                numbers.append(number)
-        tool_assignments = [assigned[number] for number in numbers]
-        episodes, answers = _use_tool(desk, tool, tool_assignments, split)
-        scores = _score_tool_answers(desk, episodes, answers, scorer)
-        for number, episode, correct in zip(numbers, episodes, scores, strict=True):
-            rows.append(
-                {
-                    "item": number,
-                    "tool": tool,
-                    "correct": math.nan if episode.failed else correct,
-                    "cost_usd": episode.cost_usd,
-                    "seconds": episode.seconds,
-                    "calls": episode.counts.get(tool, 0),
-                    **count_failures(episode.replies),
-                }
-            )
-    return rows
-
-
-def count_failures(replies: Sequence[ExpertReply]) -> dict[str, int]:
-    """Count the replies of experts that hold no answer.
-
-    Args:
-        replies: Of any experts.
-
-    Returns:
-        How many the infrastructure lost (failed), the model's own limit cut (truncated), and failed otherwise
-        (unusable).
-    """
-    num_lost = sum(reply.lost for reply in replies)
-    num_truncated = sum(reply.truncated for reply in replies)
-    num_without_answer = sum(reply.failure is not None for reply in replies)
-    return {
-        "failed": num_lost,
-        "truncated": num_truncated,
-        "unusable": num_without_answer - num_lost - num_truncated,
-    }
-
-
-def _score_tool_answers(
-    desk: Desk, episodes: Sequence[ToolEpisode], answers: Sequence[str], scorer: Scorer | None
-) -> list[float]:
-    """What the answers of a single tool are worth; a scorer reads its whole last reply."""
-    items = [episode.assignment.work for episode in episodes]
-    if scorer is None:
-        replies = [tasks.format_reply(answer) for answer in answers]
-        return [tasks.score_reply(*pair) for pair in zip(items, replies, strict=True)]
-    replies = [episode.replies[-1].text for episode in episodes]
-    return [score.value for score in desk.pool.run(scorer.score_all(items, replies))]
-
-
-def _use_tool(
-    desk: Desk, tool: str, assigned: Sequence[Assignment], split: str
-) -> tuple[list[ToolEpisode], list[str]]:
-    """One strategy on many questions, call by call side by side: the episodes and their answers."""
-    plans = [strategy(tool, assignment.work) for assignment in assigned]
-    episodes = [ToolEpisode(assignment, [], [], 0) for assignment in assigned]
-    answers = [""] * len(plans)
-    arguments = {index: next(plan)[0] for index, plan in enumerate(plans)}
-    turn = 0
-    while arguments:
-        calls = []
-        for index, argument in arguments.items():
-            seed = seeds.key("toolorchestra", "tried", split, tool, index, seed=turn) >> 1
-            call = call_protocol.Call(tool, argument)
-            calls.append((episodes[index], call, int(seed)))
-        replies = desk.answer_calls(calls)
-
-        # Hand each reply to its plan, which makes another call or ends with an answer.
-        next_arguments = {}
-        for index, (episode, call, _), reply in zip(arguments, calls, replies, strict=True):
-            episode.turns.append(rollout.Turn("", call, reply))
-            if reply.lost:
-                continue
-            try:
-                next_arguments[index] = plans[index].send(call_protocol.clean_reply(reply.text))[0]
-            except StopIteration as ended:
-                answers[index] = ended.value
-        arguments = next_arguments
-        turn += 1
-    return episodes, answers
-
-
-# The workbench of a job ----------------------------------------------------------------------------
-
-
-def met(offers: Mapping[str, Offer], settings: ToolSettings) -> dict[str, Offer]:
-    """Of all offers those that an orchestrator may meet before the tests, in traces as in training: no unseen tool."""
-    return {
-        name: offer
-        for name, offer in offers.items()
-        if name == tool_menu.OFFICE or name in seen(settings)
-    }
-
-
-class ToolWorkbench:
-    """Everything that one job works with.
-
-    offers: at list prices; unseen_offers: at those of the second list, empty where a job does without it.
-    """
-
-    def __init__(
-        self,
-        context: RunContext,
-        settings: ToolSettings,
-        desk: Desk,
-        model_cards: Mapping[str, Mapping[str, Any]],
-        prices: PriceList,
-        unseen_prices: PriceList | None = None,
-    ) -> None:
-        """model_cards: by the orchestrator's word for each model that is a tool."""
-        self.context, self.settings, self.desk = context, settings, desk
-        self.offers = tool_menu.offers(prices, model_cards)
-        self.unseen_offers = (
-            tool_menu.offers(unseen_prices, model_cards) if unseen_prices is not None else {}
-        )
-
-    @cached_property
-    def own(self) -> Own:
-        """What the orchestrator's own tokens cost, by the card of its base."""
-        card = cards.read_card(self.settings.base, self.context.models)
-        return Own(card["dollars_per_1k_tokens"] / 1000, 1 / card["tokens_per_second"])
-
-    def make_generator(self, model: torch.nn.Module) -> LabGenerator:
-        return LabGenerator(model, self.settings.turn_tokens, self.settings.response_tokens)
-
-    def roll(
-        self, generator: Generator, assignments: Sequence[Assignment], seed: int, temperature: float
-    ) -> list[ToolEpisode]:
-        max_turns = self.settings.rounds
-        return roll(generator, self.desk, assignments, max_turns, seed, self.own, temperature)
-
-
-@contextmanager
-def opened_place(
-    context: RunContext,
-    settings: ToolSettings,
-    prices: PriceList,
-    unseen_prices: PriceList | None = None,
-    agent: str | None = None,
-) -> Iterator[ToolWorkbench]:
-    """The tools of the settings at work.
-
-    Args:
-        context: How the study is carried out.
-        settings: Its models are tools.
-        prices: List prices.
-        unseen_prices: Those of the second list; None where a job does without it.
-        agent: A model of llm.models that is prompted as an orchestrator, beside the tools.
-
-    Yields:
-        The workbench; models and sandbox are closed behind it.
-    """
-    llm = context.llm
-    model_cards = {
-        word: _read_card(llm, name, context.models)
-        for word, name in sorted(settings.models.items())
-    }
-    clock = {word: 1 / card["tokens_per_second"] for word, card in model_cards.items()}
-    models = open_models(
-        llm,
-        [*settings.models.values(), *([agent] if agent else [])],
-        NAME,
-        context.runs,
-        context.cassettes,
-        sweep.count_workers(context.workers),
-        open_local(context.models),
-    )
-    with (
-        ExpertPool(models, settings.models, settings.model_temperature) as pool,
-        Desk(pool, clock) as desk,
-    ):
-        yield ToolWorkbench(context, settings, desk, model_cards, prices, unseen_prices)
-
-
-def _read_card(llm: LLMSettings, name: str, models: str) -> dict[str, Any]:
-    """A lab model's card; of an endpoint its price, and the clock of a hosted model: what it is good at is unknown."""
-    about = llm.models[name]
-    if about.backend == "lab":
-        return cards.read_card(about.model or name, models)
-    cost_usd = 1000 * max(about.price_in or 0.0, about.price_out or 0.0)
-    return {"dollars_per_1k_tokens": cost_usd, "tokens_per_second": HOSTED, "accuracy": []}

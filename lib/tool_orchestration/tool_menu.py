@@ -1,18 +1,14 @@
-"""What an orchestrator reads before it decides: tools with price and latency, and what the user prefers.
+"""What an orchestrator chooses from: tools with prices and latencies, for a user with preferences.
 
-    tools lab-mini $ 6 / 4 + 4 , search $ 3 / 4 ? 3 best 9 cheap 4 fast 0 use search
-
-Digits after $ and / are the logarithms of a typical call's price and time; what follows is what the tool is good
-at, + chains, * big numbers, ? facts, and up to which difficulty. Of models that is read off their measured cards.
-Each rollout has tools, prices and latencies of its own (ToolOrchestra, "heterogeneous availability of tools").
+What a model is good at is read off its measured card. Each rollout has tools, prices and latencies of its own
+(ToolOrchestra, "heterogeneous availability of tools"). Left out: how a menu is written down, which is `plain_prompt` in
+English, `prompted_baseline` as function schemas and `lab_menus` for the lab's small models.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -25,27 +21,35 @@ from lib.language_models.training.model_cards import GOOD
 
 VERSION = 1  # of menus, prices and users
 FUNCTIONS = ("calculator", "search", "lookup", "python")
-LOCAL = FUNCTIONS  # on the user's own machine: what confidential data may go to
+LOCAL_TOOLS = FUNCTIONS  # on the user's own machine: what confidential data may go to
+ASK_USER = (
+    "ask_user"  # a question to the user about the task, where the user keeps parts of it back
+)
 OFFICE = "office"  # the functions of an office together: one price, and no place in the vector of preferences
-SIGNS = {"chain": "+", "big": "*", "facts": "?"}  # families of questions, as a menu writes them
-SKILLS = {
+KINDS = ("chain", "big", "facts")  # families of questions that a tool may be good at
+FUNCTION_SKILLS = {
     "calculator": {"big": 4},
     "search": {"facts": 3},
     "lookup": {"facts": 3},
     "python": {"big": 4},
 }
 OBJECTIVES = ("accuracy", "cost", "latency")
-WORDS = dict(zip(OBJECTIVES, ("best", "cheap", "fast"), strict=True))
-_LEAST_DOLLARS, _LEAST_SECONDS = (
-    1e-7,
-    1e-3,
-)  # what the digit 0 stands for; one more is twice as much
-_TYPICAL_IN, _TYPICAL_OUT = 20, 30  # tokens of a call to a model, for the digits on a menu
+OBJECTIVE_WORDS = dict(zip(OBJECTIVES, ("best", "cheap", "fast"), strict=True))
+# Tokens of a usual call to a model, for the price on a menu: the question that it reads, and its reply.
+_TYPICAL_TOKENS_IN = 20
+_TYPICAL_TOKENS_OUT = 30
+_CONFIDENTIAL_SHARE = 0.25  # of users, whose data must stay on their machine
+_LIKED_TOOLS_SHARE = 0.25  # of users, who like to see one or two tools used
 
 
 class _Rate(Section):
+    """Price and latency of a call of a function; of a model, factors on what was measured."""
+
     cost_usd: NotNegative
     seconds: NotNegative
+
+
+_UNCHANGED = _Rate(cost_usd=1.0, seconds=1.0)  # of a model that no price list names
 
 
 class PriceList(Section):
@@ -55,31 +59,54 @@ class PriceList(Section):
     models: dict[str, _Rate]
 
     @model_validator(mode="after")
-    def _whole(self):
-        if wrong := {*FUNCTIONS, OFFICE} ^ set(self.calls):
+    def _has_all_functions(self):
+        """Check that there is a price for each function and for an office, and for nothing else."""
+        expected = {*FUNCTIONS, OFFICE}
+        wrong = expected ^ set(self.calls)
+        if wrong:
             raise ValueError(
                 f"calls needs a price of {', '.join((*FUNCTIONS, OFFICE))} alone, see {sorted(wrong)}"
             )
         return self
 
 
-def price_list(path: str | Path) -> PriceList:
-    """A price list from YAML. Raises ParamsError that names the file, and the key or the value in it."""
+def read_price_list(path: str | Path) -> PriceList:
+    """Read a price list from a YAML file.
+
+    Args:
+        path: The file, with the sections `calls` and `models`.
+
+    Returns:
+        The price list.
+
+    Raises:
+        ParamsError: The file cannot be read or a price is wrong; the message names the file, the key and the value.
+    """
     try:
         return PriceList.model_validate(from_yaml(Path(path).read_text(encoding="utf-8")))
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "the whole file"
-        raise ParamsError(f"{path}, {where}: {first['msg']}, got {first['input']!r}") from error
+        key = ".".join(map(str, first["loc"])) or "the whole file"
+        raise ParamsError(f"{path}, {key}: {first['msg']}, got {first['input']!r}") from error
     except (OSError, ValueError) as error:
         raise ParamsError(f"{path} is no price list that can be read ({error})") from error
 
 
 @dataclass(frozen=True)
 class Offer:
-    """A tool on a menu. model: its price and seconds are factors per token, of a function they are per call;
-    dollars, seconds: of this rollout; typical_cost_usd, typical_seconds: of a usual call; skills: the highest
-    difficulty that it is good at, by family; measured: whether that is known, which of hosted models it is not."""
+    """A tool on a menu, with its price and latency there.
+
+    Attributes:
+        name: As an orchestrator calls it.
+        model: Whether the tool is a language model.
+        cost_usd: Price on this menu: US dollars per call of a function; of a model a factor on what its tokens cost.
+        seconds: Latency on this menu: seconds per call of a function; of a model a factor on what its tokens take.
+        typical_cost_usd: Price of a usual call.
+        typical_seconds: Latency of a usual call.
+        skills: For each kind of question that it is good at, the highest difficulty at which it is.
+        measured: Whether its skills are known, which those of hosted models are not.
+        description: What the tool can do, in words for orchestrators that read English; empty for the usual words.
+    """
 
     name: str
     model: bool
@@ -89,13 +116,20 @@ class Offer:
     typical_seconds: float
     skills: Mapping[str, int]
     measured: bool = True
+    description: str = ""
 
     @property
     def local(self) -> bool:
-        return self.name in LOCAL
+        """Whether the tool runs on the user's own machine."""
+        return self.name in LOCAL_TOOLS
 
-    def times(self, cost_usd: float, seconds: float) -> Offer:
-        """The same at other prices."""
+    def scale_prices(self, cost_usd: float, seconds: float) -> Offer:
+        """Return the same tool at another price and latency.
+
+        Args:
+            cost_usd: Factor on its price.
+            seconds: Factor on its latency.
+        """
         return replace(
             self,
             cost_usd=self.cost_usd * cost_usd,
@@ -104,80 +138,106 @@ class Offer:
             typical_seconds=self.typical_seconds * seconds,
         )
 
-    @property
-    def text(self) -> str:
-        """As the lab's orchestrators read it."""
-        good = [f"{SIGNS[family]} {reach}" for family, reach in self.skills.items()]
-        price, time = (
-            level(self.typical_cost_usd, _LEAST_DOLLARS),
-            level(self.typical_seconds, _LEAST_SECONDS),
-        )
-        return " ".join([self.name, "$", str(price), "/", str(time), *good])
 
+def make_offers(
+    prices: PriceList, model_cards: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Offer]:
+    """Make the menu entry of every tool at list prices.
 
-def level(amount: float, least: float) -> int:
-    """The digit of an amount: how often `least` is doubled to come to it, 0 to 9."""
-    return int(np.clip(round(math.log2(max(amount, least) / least)), 0, 9))
+    Args:
+        prices: The price list.
+        model_cards: Measured cards of the models among the tools (price per token, speed, accuracy), by tool name.
 
-
-def offers(prices: PriceList, cards: Mapping[str, Mapping[str, Any]]) -> dict[str, Offer]:
-    """Every tool that there is at these prices. cards: of the models, by the orchestrator's word for them.
-
-    Raises ParamsError for a model without a price.
+    Returns:
+        Entries by tool name: functions, the functions of an office together, then models. A model that the list does
+        not name costs what its card or its line in llm.models says, so that one line adds a model.
     """
-    out = {}
-    for name in (*FUNCTIONS, OFFICE):
-        rate = prices.calls[name]
-        out[name] = Offer(
+    offers = {}
+    for name in FUNCTIONS:
+        offers[name] = make_function_offer(name, prices, FUNCTION_SKILLS[name])
+    offers[OFFICE] = make_office_offer(prices)
+    for name, card in model_cards.items():
+        rate = prices.models.get(name, _UNCHANGED)
+        usd_per_token = card["dollars_per_1k_tokens"] / 1000
+        typical_tokens = _TYPICAL_TOKENS_IN + _TYPICAL_TOKENS_OUT
+        offers[name] = Offer(
             name,
-            False,
-            rate.cost_usd,
-            rate.seconds,
-            rate.cost_usd,
-            rate.seconds,
-            SKILLS.get(name, {}),
-        )
-    for name, card in cards.items():
-        if name not in prices.models:
-            raise ParamsError(
-                f"the price list has no {name!r} among its models; it has {sorted(prices.models)}"
-            )
-        rate = prices.models[name]
-        cost_usd = (
-            card["dollars_per_1k_tokens"] / 1000 * (_TYPICAL_IN + _TYPICAL_OUT) * rate.cost_usd
-        )
-        seconds = _TYPICAL_OUT / card["tokens_per_second"] * rate.seconds
-        out[name] = Offer(
-            name,
-            True,
-            rate.cost_usd,
-            rate.seconds,
-            cost_usd,
-            seconds,
-            skills(card),
+            model=True,
+            cost_usd=rate.cost_usd,
+            seconds=rate.seconds,
+            typical_cost_usd=usd_per_token * typical_tokens * rate.cost_usd,
+            typical_seconds=_TYPICAL_TOKENS_OUT / card["tokens_per_second"] * rate.seconds,
+            skills=find_skills(card),
             measured=bool(card["accuracy"]),
         )
-    return out
+    return offers
 
 
-def skills(card: Mapping[str, Any]) -> dict[str, int]:
-    """By family the difficulty up to which a model is good by its card: at least 3 of 4 right, plain skin."""
-    out = {}
-    for family in SIGNS:
-        held = {
-            r["difficulty"]: r["accuracy"]
-            for r in card["accuracy"]
-            if (r["category"], r["skin"]) == (family, "plain")
-        }
-        good = list(takewhile(lambda level, held=held: held[level] >= GOOD, sorted(held)))
-        out |= {family: good[-1]} if good else {}
-    return out
+def make_function_offer(name: str, prices: PriceList, skills: Mapping[str, int]) -> Offer:
+    """Make the menu entry of a function at its list price, which every call costs.
+
+    Args:
+        name: Of the function, a key of `prices.calls`.
+        prices: The price list.
+        skills: For each kind of question that it is good at, the highest difficulty at which it is.
+
+    Returns:
+        The entry.
+    """
+    rate = prices.calls[name]
+    return Offer(
+        name,
+        model=False,
+        cost_usd=rate.cost_usd,
+        seconds=rate.seconds,
+        typical_cost_usd=rate.cost_usd,
+        typical_seconds=rate.seconds,
+        skills=skills,
+    )
+
+
+def make_office_offer(prices: PriceList) -> Offer:
+    """Make the menu entry that all functions of an office share, at their list price."""
+    return make_function_offer(OFFICE, prices, {})
+
+
+def find_skills(card: Mapping[str, Any]) -> dict[str, int]:
+    """Find up to which difficulty a model is good at each kind of question.
+
+    A model is good at a difficulty if its accuracy there is at least GOOD, at questions in their usual wording.
+
+    Args:
+        card: The model's card; its rows `accuracy` have category (kind of question), difficulty, skin (wording) and
+            accuracy.
+
+    Returns:
+        For each kind the highest difficulty such that the model is good at it and at all lower ones; kinds at whose
+        lowest difficulty it is not good are left out.
+    """
+    skills = {}
+    for kind in KINDS:
+        accuracy_by_difficulty = {}
+        for row in card["accuracy"]:
+            if row["category"] == kind and row["skin"] == "plain":
+                accuracy_by_difficulty[row["difficulty"]] = row["accuracy"]
+        for difficulty in sorted(accuracy_by_difficulty):
+            if accuracy_by_difficulty[difficulty] < GOOD:
+                break
+            skills[kind] = difficulty
+    return skills
 
 
 @dataclass(frozen=True)
 class UserPreference:
-    """P: weights in [0, 1] of the objectives, and the tools whose calls the user likes (weight 1). confidential:
-    the tools are told as "confidential data" instead of by name."""
+    """What a user cares for: weights of three objectives, and tools that the user likes to see called.
+
+    Attributes:
+        accuracy: Weight of a correct answer, in [0, 1].
+        cost: Weight of low cost, in [0, 1].
+        latency: Weight of low latency, in [0, 1].
+        tools: Names of the tools whose calls the user likes; each has weight 1 in the preference vector.
+        confidential: Whether the user likes these tools since they keep confidential data on the user's machine.
+    """
 
     accuracy: float
     cost: float
@@ -186,81 +246,113 @@ class UserPreference:
     confidential: bool = False
 
     def vector(self, names: Sequence[str]) -> np.ndarray:
-        """P, (tools + 3,), over tools `names`, then accuracy, cost, latency."""
+        """Return the preference vector, called P in the paper.
+
+        Args:
+            names: Names of all tools, in the order of the vector.
+
+        Returns:
+            (tools + 3,): for each tool 1 if the user likes its calls, else 0; then the weights of accuracy, cost and
+            latency.
+        """
         liked = [float(name in self.tools) for name in names]
         return np.array([*liked, self.accuracy, self.cost, self.latency])
 
     @property
-    def text(self) -> str:
-        """As the lab's orchestrators read it; a weight is told in ninths."""
-        weights = [f"{WORDS[name]} {round(9 * getattr(self, name))}" for name in OBJECTIVES]
-        liked = (
-            ["confidential data"]
-            if self.confidential
-            else ["use " + " ".join(self.tools)]
-            if self.tools
-            else []
-        )
-        return " ".join([*weights, *liked])
-
-    @property
     def sentence(self) -> str:
-        """As people would say it."""
+        """The preference in English, as a prompted orchestrator reads it.
+
+        >>> UserPreference(1.0, 0.5, 0.0, ("search",)).sentence
+        'What matters to me, from 0 to 1: accuracy 1.0, cost 0.5, latency 0.0. I like to see these tools used: search.'
+        """
         weights = ", ".join(f"{name} {getattr(self, name):.1f}" for name in OBJECTIVES)
+        sentences = [f"What matters to me, from 0 to 1: {weights}."]
         if self.confidential:
-            liked = " My data is confidential: stay on this machine, and away from models behind an API."
-        else:
-            liked = (
-                f" I like to see these tools used: {', '.join(self.tools)}." if self.tools else ""
+            sentences.append(
+                "My data is confidential: stay on this machine, and away from models behind an API."
             )
-        return f"What matters to me, from 0 to 1: {weights}.{liked}"
+        elif self.tools:
+            sentences.append(f"I like to see these tools used: {', '.join(self.tools)}.")
+        return " ".join(sentences)
 
 
 @dataclass(frozen=True)
 class ToolMenu:
-    """What one rollout is offered. office: functions of an office that are there as well, by name."""
+    """The tools that an orchestrator may call in one rollout.
+
+    Attributes:
+        offers: Tools with their prices and latencies.
+        office: Names of the functions of an office, which may be called as well; () for a question.
+        office_offer: The entry with the price and latency that all functions of the office share; None without one.
+        asks_user: Whether the user can be asked about the task, which costs nothing.
+    """
 
     offers: tuple[Offer, ...]
     office: tuple[str, ...] = ()
-    desk: Offer | None = None  # the price of the office's functions
+    office_offer: Offer | None = None
+    asks_user: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
-        return (*(offer.name for offer in self.offers), *self.office)
+        """Names of everything that may be called: tools, functions of the office, and the question to the user."""
+        names = [*(offer.name for offer in self.offers), *self.office]
+        return (*names, ASK_USER) if self.asks_user else tuple(names)
 
     def offer(self, name: str) -> Offer:
-        """A tool on the menu; a function of an office has the office's price. Raises KeyError for another."""
-        if name in self.office and self.desk is not None:
-            return self.desk
+        """Return the entry of a tool on the menu, with its price and latency.
+
+        Args:
+            name: One of `names`. All functions of an office have the same entry; a question to the user is free.
+
+        Returns:
+            The entry.
+
+        Raises:
+            KeyError: The menu has no tool of this name.
+        """
+        if name in self.office and self.office_offer is not None:
+            return self.office_offer
+        if name == ASK_USER and self.asks_user:
+            return Offer(
+                ASK_USER,
+                model=False,
+                cost_usd=0.0,
+                seconds=0.0,
+                typical_cost_usd=0.0,
+                typical_seconds=0.0,
+                skills={},
+            )
         return {offer.name: offer for offer in self.offers}[name]
 
-    @property
-    def text(self) -> str:
-        """As the lab's orchestrators read it."""
-        told = [offer.text for offer in self.offers]
-        return " ".join(["tools", " , ".join([*told, *self.office])])
 
-
-def names(settings: ToolSettings) -> tuple[str, ...]:
-    """All tools, in the order of preference vectors: functions, then models."""
+def list_tools(settings: ToolSettings) -> tuple[str, ...]:
+    """List the names of all tools in the order of outcome and preference vectors: functions, then models."""
     return (*FUNCTIONS, *settings.models)
 
 
-def seen(settings: ToolSettings) -> tuple[str, ...]:
-    """The tools that menus of training, and of most exams, may have."""
-    return tuple(name for name in names(settings) if name not in settings.unseen)
+def draw_preference(rng: np.random.Generator, names: Sequence[str]) -> UserPreference:
+    """Draw a user's preferences at random.
 
+    The weights of accuracy, cost and latency are uniform on the simplex, scaled so that the largest is 1, and rounded
+    to ninths. A quarter of the users have confidential data and like all tools on their own machine; another quarter
+    like one or two tools at random.
 
-def drawn_preference(rng: np.random.Generator, names: Sequence[str]) -> UserPreference:
-    """A user by lot: weights even over the simplex, largest 1; every other user likes tools too, every fourth the
-    local ones, for their data is confidential."""
-    shares = rng.dirichlet(np.ones(3))
-    weights = (np.round(9 * (shares / shares.max())) / 9).tolist()
-    lot = rng.random()
-    local = tuple(name for name in names if name in LOCAL)
-    if lot < 0.25 and local:
-        return UserPreference(*weights, local, True)
-    if lot < 0.5 and names:
-        liked = rng.permutation(len(names))[: int(rng.integers(1, 3))]
-        return UserPreference(*weights, tuple(names[i] for i in sorted(liked)))
+    Args:
+        rng: Random number generator.
+        names: Names of the tools that a user may like.
+
+    Returns:
+        The preferences.
+    """
+    weights = rng.dirichlet(np.ones(len(OBJECTIVES)))  # (3,)
+    weights = (np.round(9 * (weights / weights.max())) / 9).tolist()
+    uniform = rng.random()
+    local_tools = tuple(name for name in names if name in LOCAL_TOOLS)
+    if uniform < _CONFIDENTIAL_SHARE and local_tools:
+        return UserPreference(*weights, local_tools, confidential=True)
+    if uniform < _CONFIDENTIAL_SHARE + _LIKED_TOOLS_SHARE and names:
+        order = rng.permutation(len(names))
+        num_liked = int(rng.integers(1, 3))
+        liked_tools = tuple(names[index] for index in sorted(order[:num_liked]))
+        return UserPreference(*weights, liked_tools)
     return UserPreference(*weights)

@@ -7,9 +7,10 @@ Tools are a calculator and a Python sandbox, and the models that --experts names
 and seconds of a call as measured on a few questions.
 
 Some of the questions are held out. On them the orchestrator is compared, before and after the training, with each
-model alone, the best one on the training questions, a random one, and an oracle; and asked again for users who care
-for cost only and for accuracy only. The report, all tables, the checkpoint and the trained model lie under --out, and
-so do the replies (toolorchestra.jsonl). Run the same command again to go on after Ctrl-C or a spending limit.
+model, the best one on the training questions, a random one, and an oracle; and asked again for users who care for cost
+only and for accuracy only. The orchestrator's own tokens are free, since it runs on your own machine. The report, all
+tables, the checkpoint and the trained model lie under --out, and so do the replies (toolorchestra.jsonl). Run the same
+command again to go on after Ctrl-C or a spending limit.
 """
 
 from __future__ import annotations
@@ -56,14 +57,15 @@ from lib.rl.user_training.training import (
 from lib.tasks import FAMILIES, Item
 from lib.tasks.scorers import Scorer
 from lib.tool_orchestration import (
+    episode_rewards,
     episode_specs,
+    single_tools,
     tool_environment,
     tool_menu,
-    variants,
 )
 from lib.tool_orchestration.episode_specs import Assignment
 from lib.tool_orchestration.plain_prompt import write_plain_messages
-from lib.tool_orchestration.tool_environment import NAME, Desk, Own, ToolEpisode
+from lib.tool_orchestration.tool_environment import NAME, ToolEnvironment, ToolEpisode
 from lib.tool_orchestration.tool_menu import FUNCTIONS, Offer, ToolMenu, UserPreference
 from lib.tool_orchestration.user_evaluation import (
     DRAWN_USERS,
@@ -86,13 +88,14 @@ MEASURES = {
     "seconds": "seconds a question",
     "calls": "calls a question",
 }
-FREE_OWN_TOKENS = Own(0.0, 0.0)  # the orchestrator runs on the user's own machine
-EVERYWHERE = ("calculator", "python")  # functions that know nothing of the lab's world
-VARIANT = variants.NAMED["paper"]
+GENERAL_FUNCTIONS = (
+    "calculator",
+    "python",
+)  # those that are of use beyond the lab's fictional world
 
 
 def read_options(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    """The command line."""
+    """Read the command line; None for the arguments of the process."""
     parser = make_parser("toolorchestra", __doc__, EXAMPLES)
     return parse_options(parser, argv)
 
@@ -100,30 +103,43 @@ def read_options(argv: Sequence[str] | None = None) -> argparse.Namespace:
 def make_offers(
     settings: ToolSettings, call_costs: Mapping[str, CallCost], functions: Sequence[str]
 ) -> dict[str, Offer]:
-    """Every tool of the run at its usual price: functions as declared, models as measured.
+    """Make the menu entries of all tools at usual prices: functions as declared, models as measured.
 
     Args:
-        settings: Its price list has the functions.
-        call_costs: By model.
-        functions: Names of the functions.
+        settings: Names the price list of the functions.
+        call_costs: Measured cost and time of a call, by model.
+        functions: Names of the functions on menus.
 
     Returns:
-        Offers by name. A model's own price and time are factors on what each call takes.
+        Entries by tool name. Price and latency of a model on a menu are factors on what each call costs and takes.
     """
-    prices = tool_menu.price_list(ROOT / settings.prices)
+    prices = tool_menu.read_price_list(ROOT / settings.prices)
     offers = {}
     for name in functions:
-        rate = prices.calls[name]
-        offers[name] = Offer(
-            name, False, rate.cost_usd, rate.seconds, rate.cost_usd, rate.seconds, {}
-        )
+        offers[name] = tool_menu.make_function_offer(name, prices, {})
     for name, cost in call_costs.items():
-        offers[name] = Offer(name, True, 1.0, 1.0, cost.cost_usd, cost.seconds, {}, measured=False)
+        offers[name] = Offer(
+            name,
+            model=True,
+            cost_usd=1.0,
+            seconds=1.0,
+            typical_cost_usd=cost.cost_usd,
+            typical_seconds=cost.seconds,
+            skills={},
+            measured=False,
+        )
     return offers
 
 
 def choose_functions(items: Sequence[Item], experts: Sequence[str]) -> tuple[str, ...]:
-    """The functions on menus: search and lookup know the lab's fictional world only.
+    """Choose the functions on menus: search and lookup only for the lab's questions, since they know no other world.
+
+    Args:
+        items: The questions.
+        experts: Names of the models among the tools.
+
+    Returns:
+        Names of functions.
 
     Raises:
         ParamsError: An expert has the name of a function.
@@ -134,27 +150,27 @@ def choose_functions(items: Sequence[Item], experts: Sequence[str]) -> tuple[str
             f"--experts {clashes[0]}: a tool has this name; give the model another one in llm.models"
         )
     are_lab_tasks = all(item.group in FAMILIES for item in items)
-    return FUNCTIONS if are_lab_tasks else EVERYWHERE
+    return FUNCTIONS if are_lab_tasks else GENERAL_FUNCTIONS
 
 
 @dataclass
 class ToolTraining:
-    """ToolOrchestra on a user's questions: what is drawn, rewarded and tested.
+    """Collects the training episodes of ToolOrchestra on a user's questions, and evaluates on held-out ones.
 
     Attributes:
-        questions: To learn from and to evaluate on.
-        desk: The tools at work.
-        scorer: Of answers.
-        settings: Of ToolOrchestra.
-        offers: Every tool at its usual price.
-        controller: The model.
-        share: Of this process.
-        groups: Questions of an update in this process.
-        seed: Of the run.
+        questions: Questions to learn from and to evaluate on.
+        environment: Executes tool calls.
+        scorer: Scores answers.
+        settings: Settings of ToolOrchestra.
+        offers: Every tool at its usual price and latency, by name.
+        controller: The orchestrator that is trained.
+        share: The part of the work of this process.
+        groups: Number of questions of an update in this process; a group is the rollouts of one question.
+        seed: Seed of the run.
     """
 
     questions: QuestionSplit
-    desk: Desk
+    environment: ToolEnvironment
     scorer: Scorer
     settings: ToolSettings
     offers: Mapping[str, Offer]
@@ -165,70 +181,98 @@ class ToolTraining:
 
     @property
     def tools(self) -> tuple[str, ...]:
-        """Names in the order of the vectors M and P."""
+        """Names of all tools, in the order of outcome and preference vectors."""
         return tuple(self.offers)
 
     def collect_episodes(self, step: int) -> UpdateData:
-        """Questions with menus and users, each in several rollouts."""
+        """Collect the episodes of one update: random questions with menus and users, each in several rollouts.
+
+        Args:
+            step: Number of the update, which seeds all random draws.
+
+        Returns:
+            Samples for the trainer, a row per episode, and counts: means over episodes, how many were learned from,
+            and how many each filter left out.
+        """
         settings = self.settings
         update_seed = (self.seed * 10**6 + step) * 1_000 + self.share.rank
         rng = seeds.rng("toolorchestra", "user questions", seed=update_seed)
         indices = rng.integers(len(self.questions.train), size=self.groups)
         works = [self.questions.train[index] for index in indices]
-        drawn = episode_specs.drawn(works, self.offers, self.tools, settings.spread, rng)
-        assignments = [assignment for assignment in drawn for _ in range(settings.rollouts)]
-        episodes = self._roll(assignments, update_seed, settings.temperature)
-        data = variants.make_update_data(
-            VARIANT,
+        examples = episode_specs.draw_assignments(
+            works, self.offers, self.tools, settings.spread, rng
+        )
+        assignments = [example for example in examples for _ in range(settings.rollouts)]
+        episodes = self._roll_out(assignments, update_seed, settings.temperature)
+        data = episode_rewards.make_update_data(
             episodes,
-            np.repeat(np.arange(self.groups), settings.rollouts),
+            np.repeat(np.arange(self.groups), settings.rollouts),  # (episodes,)
             self.tools,
-            FREE_OWN_TOKENS,
-            0.0,
             settings.least_deviation,
             step,
         )
         rollouts = _add_lengths(data.rollouts, episodes)
         rollouts = rollouts.assign(item=[assignment.work.id for assignment in assignments])
         counts = {f"left_out_{name}": count for name, count in data.counts.items()}
-        learned_from = {"learned_from": counts.pop("left_out_kept")}
-        counts = average_rollouts(rollouts) | learned_from | counts
-        return UpdateData(data.samples, rollouts, counts)
+        num_learned_from = counts.pop("left_out_kept")
+        summary = average_rollouts(rollouts) | {"learned_from": num_learned_from} | counts
+        return UpdateData(data.samples, rollouts, summary)
 
-    def _roll(
+    def _roll_out(
         self, assignments: Sequence[Assignment], seed: int, temperature: float
     ) -> list[ToolEpisode]:
-        return tool_environment.roll(
+        """Roll out one scored episode of the orchestrator for each assignment."""
+        return tool_environment.roll_out_assignments(
             self.controller.generator,
-            self.desk,
+            self.environment,
             assignments,
             self.settings.rounds,
             seed,
-            FREE_OWN_TOKENS,
             temperature,
-            write_plain_messages,
             self.scorer,
         )
 
     def draw_test_assignments(self, items: Sequence[Item], name: str) -> list[Assignment]:
-        """Questions with menus and users that depend on the seed of the run alone."""
+        """Draw a menu and a user for each held-out question, the same before and after training.
+
+        Args:
+            items: The questions.
+            name: Name of the set of questions, which seeds the draw beside the seed of the run.
+
+        Returns:
+            An assignment for each question.
+        """
         rng = seeds.rng("toolorchestra", "user test", name, seed=self.seed)
-        return episode_specs.drawn(items, self.offers, self.tools, self.settings.spread, rng)
+        return episode_specs.draw_assignments(
+            items, self.offers, self.tools, self.settings.spread, rng
+        )
 
     def evaluate_controller(self, method: str, role: str) -> pd.DataFrame:
-        """The held-out questions for drawn users, and for users who care for one thing only."""
+        """Evaluate the orchestrator on the held-out questions.
+
+        Args:
+            method: Name of the orchestrator, such as before or after training.
+            role: Its role in the results table.
+
+        Returns:
+            A row per question and condition: randomly drawn users, and users who care for one objective only. Columns
+            are those of `episode_rewards.make_episode_rows`, number, sample, turns, written, condition, method, role
+            and reward.
+        """
         assignments = self.draw_test_assignments(self.questions.test, "test")
         units = name_units(self.questions.test)
         numbers = self.share.take(range(len(assignments)))
         tables = []
         for condition in (DRAWN_USERS, *STEERING_USERS):
-            asked = [assignments[number] for number in numbers]
+            examples = [assignments[number] for number in numbers]
             if condition in STEERING_USERS:
                 user = STEERING_USERS[condition]
-                asked = [replace(assignment, preference=user) for assignment in asked]
-            episodes = self._roll(asked, TEST_SEED + self.seed, self.settings.test_temperature)
-            rows = variants.make_episode_rows(
-                episodes, self.tools, FREE_OWN_TOKENS, self.controller.generator.decode
+                examples = [replace(example, preference=user) for example in examples]
+            episodes = self._roll_out(
+                examples, TEST_SEED + self.seed, self.settings.test_temperature
+            )
+            rows = episode_rewards.make_episode_rows(
+                episodes, self.tools, self.controller.generator.decode
             )
             tables.append(
                 _add_lengths(rows, episodes).assign(
@@ -244,7 +288,15 @@ class ToolTraining:
         return rows.assign(method=method, role=role, reward=rows["correct"])
 
     def evaluate_baselines(self, start: pd.DataFrame) -> pd.DataFrame:
-        """Every model by itself on the questions to learn from and on the held-out ones, at the menus' prices."""
+        """Let every model answer by itself, without an orchestrator, at the prices of the menus.
+
+        Args:
+            start: Rows of the orchestrator before training; not read.
+
+        Returns:
+            A row per model (column tool) and question (item), for the splits "train" and "test": correct, cost_usd,
+            seconds, calls, group and difficulty. An empty table in all processes but the first.
+        """
         if not self.share.is_first:
             return pd.DataFrame()
         models = [name for name in self.tools if self.offers[name].model]
@@ -254,7 +306,9 @@ class ToolTraining:
             ("test", self.questions.test),
         ):
             assignments = self.draw_test_assignments(items, split)
-            rows = tool_environment.tried(self.desk, assignments, models, split, self.scorer)
+            rows = single_tools.try_single_tools(
+                self.environment, assignments, models, split, self.scorer
+            )
             for row in rows:
                 assignment = assignments[row["item"]]
                 row |= {"group": assignment.kind, "difficulty": assignment.difficulty}
@@ -265,7 +319,7 @@ class ToolTraining:
 
 
 def _add_lengths(rows: pd.DataFrame, episodes: Sequence[ToolEpisode]) -> pd.DataFrame:
-    """Rows with turns, and tokens that the orchestrator wrote."""
+    """Add the columns turns (number of turns) and written (number of tokens that the orchestrator wrote)."""
     return rows.assign(
         turns=[len(episode.turns) for episode in episodes],
         written=[episode.num_written_tokens for episode in episodes],
@@ -330,10 +384,10 @@ def train(options: argparse.Namespace) -> None:
 
             progress.activity = f"reading {options.model}"
             controller = read_controller(options, model_settings, loop, "", share)
-            with Desk(pool, clock, reads_marked_answers=True) as desk:
+            with ToolEnvironment(pool, clock, reads_marked_answers=True) as environment:
                 system = ToolTraining(
                     questions=inputs.questions,
-                    desk=desk,
+                    environment=environment,
                     scorer=scorer,
                     settings=settings,
                     offers=make_offers(settings, call_costs, functions),
@@ -348,7 +402,14 @@ def train(options: argparse.Namespace) -> None:
 
 
 def divide_batch(num_episodes: int, rollouts: int) -> int:
-    """Questions of an update in this process.
+    """Divide the episodes of an update in this process into groups, the rollouts of one question each.
+
+    Args:
+        num_episodes: Episodes of an update in this process.
+        rollouts: Episodes of each question.
+
+    Returns:
+        The number of groups, which is that of questions.
 
     Raises:
         ParamsError: The episodes are no whole number of groups.
@@ -363,7 +424,7 @@ def divide_batch(num_episodes: int, rollouts: int) -> int:
 
 
 def plan_run(inputs: RunInputs, settings: ToolSettings, loop: LoopSettings) -> str:
-    """How many calls the run makes at the most, and what they may cost."""
+    """Plan the calls of the run; returns a sentence with their largest number and what they may cost."""
     num_conditions = 1 + len(STEERING_USERS)
     plan = CallPlan(
         episodes=loop.num_updates * loop.batch + 2 * num_conditions * len(inputs.questions.test),
@@ -378,23 +439,28 @@ def plan_run(inputs: RunInputs, settings: ToolSettings, loop: LoopSettings) -> s
 def write_longest_prompt(
     inputs: RunInputs, settings: ToolSettings, functions: Sequence[str]
 ) -> str:
-    """The longest conversation that the orchestrator may read first, for its length."""
+    """Write the longest prompt that the orchestrator may have to read, from which its memory is planned."""
     question = max(inputs.questions.train, key=lambda item: len(item.prompt))
-    unknown_cost = CallCost(1.23e-4, 1.2, 0.1, True)
-    offers = make_offers(settings, dict.fromkeys(inputs.experts, unknown_cost), functions)
-    longest = sorted(offers.values(), key=lambda offer: offer.model)[-episode_specs.TOOLS[1] :]
-    user = UserPreference(1.0, 1.0, 1.0, tuple(offer.name for offer in longest))
-    messages = write_plain_messages(Assignment(question, ToolMenu(tuple(longest)), user))
+    # What calls cost is not measured yet; the numbers are as long as measured ones.
+    some_cost = CallCost(1.23e-4, 1.2, 0.1, True)
+    offers = make_offers(settings, dict.fromkeys(inputs.experts, some_cost), functions)
+
+    # Models are described at greater length than functions.
+    models_last = sorted(offers.values(), key=lambda offer: offer.model)
+    menu_size = episode_specs.MENU_SIZES[1]
+    menu = ToolMenu(tuple(models_last[-menu_size:]))
+    user = UserPreference(1.0, 1.0, 1.0, menu.names)
+    messages = write_plain_messages(Assignment(question, menu, user))
     return "\n".join(message["content"] for message in messages)
 
 
 def list_call_costs(call_costs: Mapping[str, CallCost]) -> list[tuple[str, dict]]:
-    """Costs for JSON, in their order."""
+    """List measured costs of calls as (model, fields), for JSON."""
     return [(name, asdict(cost)) for name, cost in call_costs.items()]
 
 
 def describe_call_costs(call_costs: Mapping[str, CallCost]) -> str:
-    """What a call to each model takes, in a sentence."""
+    """Describe in a sentence what a call to each model costs and takes."""
     words = []
     for name, cost in call_costs.items():
         origin = "" if cost.is_measured else " (declared)"
@@ -405,7 +471,7 @@ def describe_call_costs(call_costs: Mapping[str, CallCost]) -> str:
 def describe_run(
     inputs: RunInputs, settings: ToolSettings, loop: LoopSettings, functions: Sequence[str]
 ) -> dict[str, object]:
-    """What decides the numbers of the run, for its folder and its report."""
+    """Describe the settings that decide the numbers of the run, for its folder and its report."""
     values = {
         "functions": list(functions),
         "updates": loop.num_updates,
@@ -432,14 +498,23 @@ def write_report(
     memory: MemoryPlan,
     progress: ProgressLine,
 ) -> None:
-    """Compare, write all files, and say what came out."""
+    """Compare the orchestrator before and after training with the baselines, write all files, and print the result.
+
+    Args:
+        inputs: Of the run.
+        system: The training.
+        outcome: Its rows: before training, after training, and of every model by itself.
+        settings: Of `describe_run`.
+        memory: The planned memory.
+        progress: Prints sentences.
+    """
     losses = [
         *(f"Training: {loss}." for loss in summarize_losses(outcome.rollouts)),
         *(f"Evaluation: {loss}." for loss in summarize_losses(outcome.trained)),
     ]
     rewarded, steered = compute_rewards(outcome, system.tools)
     train_ids = {item.id for item in inputs.questions.train}
-    # Outcome, dollars, seconds and calls are normalised to [0, 1], and weighed by the user's wishes.
+    # Outcome, dollars, seconds and calls are normalized to [0, 1] and weighed, so weights add up to the bound.
     largest_reward = max(float(np.sum(preferences)) for preferences in rewarded.start["p"])
     comparison = results.compare_outcome(
         "toolorchestra", rewarded, list(MEASURES), train_ids, (0.0, largest_reward)
@@ -452,7 +527,7 @@ def write_report(
         *losses,
         *(
             f"{name}: {counts.describe()}{system.share.scope}."
-            for name, counts in system.desk.pool.counts.items()
+            for name, counts in system.environment.pool.counts.items()
             if counts.calls
         ),
     ]
@@ -476,7 +551,12 @@ def write_report(
 
 
 def describe_learning(rollouts: pd.DataFrame, learning: pd.DataFrame) -> str:
-    """How many episodes were learned from, and why the others were not."""
+    """Describe in a sentence how many episodes were learned from, and why the others were left out.
+
+    Args:
+        rollouts: A row per episode.
+        learning: A row per update, with the columns learned_from and left_out_... (numbers of episodes).
+    """
     names = {
         "left_out_malformed": "with a malformed turn",
         "left_out_unanswered": "without an answer",
@@ -488,7 +568,7 @@ def describe_learning(rollouts: pd.DataFrame, learning: pd.DataFrame) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run; mistakes in the input end in one line and the code 2."""
+    """Run the command; a mistake in the input ends it with one line of explanation and the exit code 2."""
     return run_command(read_options(argv), train)
 
 

@@ -1,6 +1,17 @@
 """Rewards, baselines and steering of an orchestrator on a user's held-out questions.
 
-Rules of lesson 06 (`rule_baselines`) choose among what every model did by itself; the reward is that of the training.
+Rules without an orchestrator choose among the answers that every model gave by itself; the reward is that of the
+training. The cost of an orchestrator's own tokens is in no reward, since they are free in such a run. Every rule
+answers every question:
+
+    prefer T            model T where it is on the menu, and elsewhere the next one in the order of correct answers to
+                        training questions
+    best single tool    that order by itself
+    best by kind        an order for each kind and difficulty, which are labels: the share of correct answers to such
+                        training questions, the cheaper one first where they are equal
+    random              any of the models on the menu that can be asked, in expectation
+    oracle              the model whose answer is rewarded most, known afterwards
+
 Left out: who is asked, which is `train_command`.
 """
 
@@ -20,7 +31,7 @@ from lib.rl.user_training.evaluation import (
     format_dollars,
 )
 from lib.rl.user_training.training import TrainingOutcome
-from lib.tool_orchestration import rewards, rule_baselines
+from lib.tool_orchestration import rewards
 from lib.tool_orchestration.tool_menu import UserPreference
 
 DRAWN_USERS, COST_ONLY, ACCURACY_ONLY = "drawn users", "cost only", "accuracy only"
@@ -28,141 +39,269 @@ STEERING_USERS = {
     COST_ONLY: UserPreference(0.0, 1.0, 0.0),
     ACCURACY_ONLY: UserPreference(1.0, 0.0, 0.0),
 }
+PREFER = "prefer "
+BEST, BY_KIND, RANDOM, ORACLE = "best single tool", "best by kind", "random", "oracle"
+_MEASURES = ["correct", "cost_usd", "seconds", "calls", "reward", "score"]
 
 
 def compute_rewards(
     outcome: TrainingOutcome, tools: Sequence[str]
 ) -> tuple[TrainingOutcome, pd.DataFrame]:
-    """Reward everything that answered the held-out questions, and let the rules of lesson 06 choose among models.
+    """Reward all answers to the held-out questions, and let rules without an orchestrator choose among the models.
 
-    The reward is that of the training: outcome, dollars, seconds and calls are normalised over everything that answered
-    the same question (the orchestrator before and after, and every model alone), and weighed by the user's wishes. The
-    score of the paper's benchmark, against the start, stands beside it.
+    The reward is that of the training: outcome, dollars, seconds and calls are normalized over all answers to the same
+    question (the orchestrator's before and after training, and every model's by itself), and weighed by the user's
+    preferences. Beside it stands the score of the paper's benchmark, relative to the orchestrator before training.
 
     Args:
-        outcome: Of the training; its baselines are every model's tries.
-        tools: Names in the order of the vectors M and P.
+        outcome: Of the training; its `baselines` have a row per model, used by itself, and question.
+        tools: Names of the tools in the order of outcome and preference vectors.
 
     Returns:
-        The outcome with rewards and with a row per rule and question as baselines; and the rows of users who care for
-        one thing only.
+        The outcome, with the columns reward and score, and with a row per rule and question as `baselines`.
+        The rows of users who care for one objective only, whose questions measure steering.
     """
     tries = outcome.baselines
+    train_tries = tries[tries["split"] == "train"]
+    test_tries = tries[tries["split"] == "test"].reset_index(drop=True)
     start = outcome.start[outcome.start["condition"] == DRAWN_USERS].reset_index(drop=True)
     trained = outcome.trained[outcome.trained["condition"] == DRAWN_USERS].reset_index(drop=True)
-    test_tries = tries[tries["split"] == "test"].reset_index(drop=True)
 
-    # M and P of the start, of the trained orchestrator, and of every model alone, question by question.
-    preference_by_number = dict(zip(start["number"], start["p"], strict=True))
-    start_by_number = dict(zip(start["number"], start["m"], strict=True))
-    is_tool = test_tries["tool"].to_numpy()[:, None] == np.array(tools)  # (tries, tools)
-    vectors_of_tries = rewards.vectors(
-        test_tries["calls"].to_numpy()[:, None] * is_tool,
-        test_tries["correct"],
-        test_tries["cost_usd"],
-        test_tries["seconds"],
+    # Outcome vectors before training, after training and of every model by itself, (rows, tools + 3).
+    vectors = np.vstack(
+        [np.stack(start["m"]), np.stack(trained["m"]), make_tool_vectors(test_tries, tools)]
     )
-    m = np.vstack([np.stack(start["m"]), np.stack(trained["m"]), vectors_of_tries])
     numbers = np.concatenate([start["number"], trained["number"], test_tries["item"]])
-    preferences = np.stack([preference_by_number[number] for number in numbers])
-    starts = np.stack([start_by_number[number] for number in numbers])
+    # Of the same question: the user's preference vector, and the outcome vector before training.
+    start_by_number = start.set_index("number")
+    preferences = np.stack(start_by_number.loc[numbers, "p"])
+    start_vectors = np.stack(start_by_number.loc[numbers, "m"])
+    values, scores = _score_vectors(vectors, numbers, preferences, start_vectors)
 
-    # Normalisation over what has a score: a lost reply has none, and is in no minimum and no maximum.
-    values = np.full(len(m), np.nan)
-    scores = np.full(len(m), np.nan)
-    scored = np.flatnonzero(~np.isnan(m[:, -3]) & ~np.isnan(starts[:, -3]))
-    if len(scored):
-        normalised = rewards.normalised(m[scored], numbers[scored])
-        values[scored] = rewards.reward(normalised, preferences[scored], m[scored, -3])
-        scores[scored] = rewards.score(m[scored], starts[scored], preferences[scored])
     ends = np.cumsum([len(start), len(trained)])
     start_rewards, trained_rewards, try_rewards = np.split(values, ends)
-    start_scores, trained_scores, _ = np.split(scores, ends)
-
-    baselines = apply_rules(tries, test_tries.assign(reward=try_rewards), start, tools)
+    start_scores, trained_scores, try_scores = np.split(scores, ends)
+    test_tries = test_tries.assign(reward=try_rewards, score=try_scores)
     steered = pd.concat([outcome.start, outcome.trained], ignore_index=True)
     rewarded = replace(
         outcome,
         start=start.assign(reward=start_rewards, score=start_scores),
         trained=trained.assign(reward=trained_rewards, score=trained_scores),
-        baselines=baselines,
+        baselines=apply_rules(train_tries, test_tries, start),
     )
     return rewarded, steered[steered["condition"] != DRAWN_USERS]
 
 
-def apply_rules(
-    tries: pd.DataFrame, test_tries: pd.DataFrame, start: pd.DataFrame, tools: Sequence[str]
-) -> pd.DataFrame:
-    """What each rule of `rule_baselines` comes to on the held-out questions.
+def make_tool_vectors(tries: pd.DataFrame, tools: Sequence[str]) -> np.ndarray:
+    """Make outcome vectors from a table of tools that each answered questions by itself.
 
     Args:
-        tries: Of every model, with split.
-        test_tries: Those of the held-out questions, with reward.
-        start: The start's rows for drawn users.
-        tools: Names in the order of the vectors M and P.
+        tries: A row per tool and question, with the columns tool (its name), calls (how often it was called), correct
+            (0 or 1, nan where a reply was lost), cost_usd and seconds.
+        tools: Names of the tools in the order of the vectors.
 
     Returns:
-        A row per rule and question.
+        (rows, tools + 3) vectors [calls of each tool, outcome, -US dollars, -seconds]; in each row only the tool that
+        was used has calls.
     """
-    questions = start.assign(
-        item=start["number"], offered=[" ".join(names) for names in start["offered"]]
+    is_tool_of_row = tries["tool"].to_numpy()[:, None] == np.array(tools)  # (rows, tools)
+    num_calls = tries["calls"].to_numpy()[:, None]  # (rows, 1)
+    calls = num_calls * is_tool_of_row  # (rows, tools)
+    return rewards.make_outcome_vectors(
+        calls, tries["correct"], tries["cost_usd"], tries["seconds"]
     )
-    reward_by_try = {(row.item, row.tool): row.reward for row in test_tries.itertuples(index=False)}
+
+
+def _score_vectors(
+    vectors: np.ndarray, numbers: np.ndarray, preferences: np.ndarray, start_vectors: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Compute the reward of the training and the score of the paper's benchmark for each answer.
+
+    Args:
+        vectors: (rows, tools + 3) outcome vector of each answer.
+        numbers: (rows,) number of the question, over whose answers vectors are normalized.
+        preferences: (rows, tools + 3) preference vector of the question's user.
+        start_vectors: (rows, tools + 3) outcome vector of the orchestrator before training on the same question.
+
+    Returns:
+        Rewards and scores, (rows,) each; nan where a reply was lost, of the answer or before training.
+    """
+    correct = vectors[:, rewards.OUTCOME_INDEX]
+    start_correct = start_vectors[:, rewards.OUTCOME_INDEX]
+    values = np.full(len(vectors), np.nan)
+    scores = np.full(len(vectors), np.nan)
+    # A lost reply has no score, and is in no minimum and no maximum of its question.
+    scored = np.flatnonzero(~np.isnan(correct) & ~np.isnan(start_correct))
+    if len(scored):
+        normalized = rewards.normalize_within_groups(vectors[scored], numbers[scored])
+        values[scored] = rewards.compute_preference_rewards(
+            normalized, preferences[scored], correct[scored]
+        )
+        scores[scored] = rewards.compute_preference_scores(
+            vectors[scored], start_vectors[scored], preferences[scored]
+        )
+    return values, scores
+
+
+def apply_rules(
+    train_tries: pd.DataFrame, test_tries: pd.DataFrame, start: pd.DataFrame
+) -> pd.DataFrame:
+    """Let every rule choose a model for each held-out question (the rules are listed at the top of the module).
+
+    Args:
+        train_tries: A row per model, used by itself, and training question.
+        test_tries: The same for the held-out questions, with reward and score.
+        start: A row per held-out question: what the orchestrator did before training, for randomly drawn users.
+
+    Returns:
+        A row per rule (column `method`) and question, with what the chosen model answered, cost and was rewarded.
+    """
+    # Orders of preference among the tools, learned from the training questions.
+    order = rank_tools(train_tries)
+    order_by_kind = {}
+    for kind, tries in train_tries.groupby(["group", "difficulty"]):
+        order_by_kind[kind] = rank_tools(tries, "mean")
+
+    # One tool first. A rule answers every question: where the tool is not on the menu, the next one does.
     tables = []
-    for rule, table in rule_baselines.baselines(tries, questions, tools).items():
-        rows = table.assign(number=table["item"])
-        if rule == rule_baselines.ORACLE:
-            rows = _choose_best(test_tries, questions)
-        elif rule == rule_baselines.RANDOM:
-            means = test_tries.groupby("item")["reward"].agg(
-                lambda values: values.mean(skipna=False)
-            )
-            rows["reward"] = rows["number"].map(means).fillna(rows["correct"] * 0)
-        else:
-            keys = zip(rows["number"], rows["tool"], strict=True)
-            rows["reward"] = [reward_by_try.get(key, 0.0) for key in keys]
-        rows["chosen"] = [[tool] if tool else [] for tool in rows["tool"]]
-        tables.append(rows.assign(method=rule, role=find_role(rule)))
+    tested_tools = list(dict.fromkeys(test_tries["tool"]))
+    for tool in tested_tools:
+        orders = [[tool, *order]] * len(start)
+        tables.append(_take_first(test_tries, start, orders).assign(method=PREFER + tool))
+
+    # The order for all questions, and the order for each kind of question.
+    same_order = [order] * len(start)
+    tables.append(_take_first(test_tries, start, same_order).assign(method=BEST))
+    kinds = zip(start["group"], start["difficulty"], strict=True)
+    orders_of_kinds = [order_by_kind.get(kind, []) for kind in kinds]
+    tables.append(_take_first(test_tries, start, orders_of_kinds).assign(method=BY_KIND))
+
+    # Rules without an order.
+    tables.append(_take_mean(test_tries, start).assign(method=RANDOM))
+    tables.append(_take_best(test_tries, start).assign(method=ORACLE))
     rows = pd.concat(tables, ignore_index=True)
 
     # The ids of the questions in place of their numbers.
-    about = start.set_index("number")
+    questions = start.set_index("number").loc[rows["number"]]
     return rows.assign(
         condition=DRAWN_USERS,
-        item=about.loc[rows["number"], "item"].to_numpy(),
-        sample=about.loc[rows["number"], "sample"].to_numpy(),
-        group=about.loc[rows["number"], "group"].to_numpy(),
+        role=rows["method"].map(find_role),
+        chosen=[[tool] if tool else [] for tool in rows["tool"]],
+        item=questions["item"].to_numpy(),
+        sample=questions["sample"].to_numpy(),
+        group=questions["group"].to_numpy(),
     )
 
 
-def _choose_best(test_tries: pd.DataFrame, questions: pd.DataFrame) -> pd.DataFrame:
-    """For every question the model whose answer is rewarded most, known afterwards; nothing where none is offered."""
-    columns = ["item", "tool", "correct", "cost_usd", "seconds", "calls", "reward"]
-    ranked = test_tries.sort_values(
+def rank_tools(tries: pd.DataFrame, by: str = "sum") -> list[str]:
+    """Order tools by their correct answers, the most first; of equal ones the cheaper comes first.
+
+    Args:
+        tries: A row per tool, used by itself, and question, with the columns tool, correct and cost_usd.
+        by: "sum" counts correct answers, so that a tool that is seldom on a menu comes late; "mean" goes by the share
+            of correct answers to the questions that a tool was asked.
+
+    Returns:
+        Names of tools.
+    """
+    outcomes = tries.groupby("tool").agg(correct=("correct", by), cost_usd=("cost_usd", "mean"))
+    outcomes = outcomes.sort_values(["correct", "cost_usd"], ascending=[False, True], kind="stable")
+    return outcomes.index.tolist()
+
+
+def _take_first(
+    tries: pd.DataFrame, start: pd.DataFrame, orders: Sequence[Sequence[str]]
+) -> pd.DataFrame:
+    """Take for each question the first tool of an order of preference that answered it.
+
+    Args:
+        tries: A row per tool, used by itself, and question.
+        start: A row per question, with its `number`.
+        orders: For each question, names of tools in the order of preference.
+
+    Returns:
+        A row per question with the columns number, tool and those of _MEASURES; where no tool of the order answered
+        it, tool is "" and the measures are 0.
+    """
+    tools_by_number = tries.groupby("item")["tool"].agg(set).to_dict()
+    tools = []
+    for number, order in zip(start["number"], orders, strict=True):
+        tried_tools = tools_by_number.get(number, set())
+        tools.append(next((name for name in order if name in tried_tools), ""))
+    choices = pd.DataFrame({"item": start["number"].to_numpy(), "tool": tools})
+    columns = ["item", "tool", *_MEASURES]
+    rows = choices.merge(tries[columns], how="left", on=["item", "tool"])
+    return _fill_unanswered(rows, rows["tool"] != "")
+
+
+def _take_mean(tries: pd.DataFrame, start: pd.DataFrame) -> pd.DataFrame:
+    """Take for each question the mean over all tools that answered it: a random choice, in expectation.
+
+    Args and the returned columns are those of `_take_first`; tool is "".
+    """
+
+    def average(values: pd.Series) -> float:
+        # One lost reply makes the expectation unknown.
+        return values.mean(skipna=False)
+
+    means = tries.groupby("item")[_MEASURES].agg(average)
+    rows = means.reindex(start["number"]).rename_axis("item").reset_index().assign(tool="")
+    return _fill_unanswered(rows, rows["item"].isin(tries["item"]))
+
+
+def _take_best(tries: pd.DataFrame, start: pd.DataFrame) -> pd.DataFrame:
+    """Take for each question the tool whose answer has the highest reward, known afterwards; of equal ones the cheaper.
+
+    Args and the returned columns are those of `_take_first`.
+    """
+    ranked = tries.sort_values(
         ["reward", "cost_usd"], ascending=[False, True], kind="stable", na_position="first"
     )
-    best = ranked.drop_duplicates("item")[columns].set_index("item")
-    best = best.reindex(questions["number"])
-    is_empty = best["tool"].isna()
-    best["tool"] = best["tool"].fillna("")
-    numeric = [name for name in columns if name not in ("item", "tool")]
-    best.loc[is_empty, numeric] = 0.0
-    return best.reset_index(names="number")
+    best = ranked.drop_duplicates("item").set_index("item")[["tool", *_MEASURES]]
+    rows = best.reindex(start["number"]).rename_axis("item").reset_index()
+    return _fill_unanswered(rows, rows["tool"].notna())
+
+
+def _fill_unanswered(rows: pd.DataFrame, is_answered: pd.Series) -> pd.DataFrame:
+    """Fill in questions that no tool answered: they count as wrong, and cost nothing.
+
+    Args:
+        rows: A row per question, with the columns item (its number), tool and those of _MEASURES.
+        is_answered: Whether any tool answered the question of each row.
+
+    Returns:
+        The rows, with the column `number` in place of `item`.
+    """
+    rows = rows.rename(columns={"item": "number"})
+    rows.loc[~is_answered, _MEASURES] = 0.0
+    return rows.assign(tool=rows["tool"].fillna(""))
 
 
 def find_role(rule: str) -> str:
-    """The role of a rule in the results table."""
-    if rule == rule_baselines.ORACLE:
+    """Find the role of a rule in the results table: "oracle", "router", "expert" or "constant"."""
+    if rule == ORACLE:
         return "oracle"
-    if rule == rule_baselines.BY_KIND:
+    if rule == BY_KIND:
         return "router"
-    return "expert" if rule.startswith(rule_baselines.ALWAYS) else "constant"
+    return "expert" if rule.startswith(PREFER) else "constant"
 
 
 def estimate_steering(steered: pd.DataFrame) -> pd.DataFrame:
-    """What users who care for accuracy only pay more than those who care for cost only, before and after."""
-    complete = steered.assign(is_lost=steered["correct"].isna()).groupby("item")["is_lost"].sum()
-    rows = steered[steered["item"].map(complete) == 0]
+    """Estimate how much more is spent for users who care for accuracy only than for users who care for cost only.
+
+    An orchestrator that reads the user's preferences spends more for the former, on the same questions.
+
+    Args:
+        steered: A row per question, user and orchestrator (column `method`: before or after training), with item,
+            condition (which user), correct (nan where a reply was lost) and cost_usd.
+
+    Returns:
+        A row per orchestrator: the mean difference in US dollars a question, and its interval; an empty table where
+        every question lost a reply.
+    """
+    # Only questions of which no reply was lost, so that all conditions have the same questions.
+    num_lost = steered.assign(is_lost=steered["correct"].isna()).groupby("item")["is_lost"].sum()
+    rows = steered[steered["item"].map(num_lost) == 0]
     if rows.empty:
         return pd.DataFrame()
     return estimate_difference(
@@ -171,7 +310,15 @@ def estimate_steering(steered: pd.DataFrame) -> pd.DataFrame:
 
 
 def describe_steering(estimates: pd.DataFrame) -> list[str]:
-    """The same in sentences."""
+    """Describe in sentences how much an orchestrator follows the user's preferences.
+
+    Args:
+        estimates: Of `estimate_steering`: a row per orchestrator, before and after training.
+
+    Returns:
+        A sentence per orchestrator: how many dollars a question more are spent for users who care for accuracy only
+        than for users who care for cost only, and whether the difference is significant.
+    """
     sentences = []
     for method in (START, TRAINED):
         if method in estimates.index:

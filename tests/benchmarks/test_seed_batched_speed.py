@@ -95,7 +95,7 @@ def make_routing():
 
 
 class ToolScores(nn.Module):
-    """One policy of `tool_orchestration.synthetic_benchmark`, which reads descriptions of tools."""
+    """One policy of `tool_orchestration.synthetic_training`, which reads descriptions of tools."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -108,7 +108,7 @@ class ToolScores(nn.Module):
 
 def make_tools():
     """Thirty-two policies on the menus of an update."""
-    settings = SETTINGS.tools.glass
+    settings = SETTINGS.tools.synthetic
     helper = SeedBatched([ToolScores() for _ in range(settings.seeds)])
     weights = torch.zeros(settings.seeds, 4, 4, requires_grad=True)
     user = torch.randn(settings.seeds, settings.groups, 4)

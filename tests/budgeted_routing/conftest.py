@@ -8,7 +8,7 @@ from lib.conductor.silence_libraries import silence_libraries
 from lib.language_models.kv_cache_forward import Forward
 from lib.language_models.lab_model import LabModel
 from lib.language_models.serving.chat_completions import ServedModel
-from lib.tool_orchestration import experiment as tools
+from lib.tool_orchestration import lab_experiment, tool_outcomes
 from tests.language_models import tiny
 
 
@@ -25,7 +25,7 @@ def one_thread_for_fixtures():
 def nothing_of_the_checkout(tmp_path_factory):
     """Its cassettes are left alone."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (study, tools):
+        for module in (study, lab_experiment, tool_outcomes):
             patch.setattr(module, "CASSETTES", tmp_path_factory.getbasetemp() / "cassettes")
         yield
 

@@ -134,9 +134,12 @@ class ScriptedController:
         return [lab.encode(self.write(*self._locate(ids))) for ids in contexts]
 
     def _locate(self, ids: Sequence[int]) -> tuple[str, int]:
-        """The question of a context, and how many responses it contains."""
-        questions = {text for prompt, text in self.prompts if list(ids[: len(prompt)]) == prompt}
-        return questions.pop(), lab.decode(ids).count(call_protocol.RESPONSE_TAGS[1])
+        """The question of a context, and how many responses came after it."""
+        matches = [(p, text) for p, text in self.prompts if list(ids[: len(p)]) == p]
+        prompt, question = matches[0]
+        # A prompt may explain what a response looks like.
+        turns = lab.decode(ids[len(prompt) :])
+        return question, turns.count(call_protocol.RESPONSE_TAGS[1])
 
 
 class ScriptedExperts:

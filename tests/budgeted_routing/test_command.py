@@ -17,7 +17,7 @@ from lib.experiment import artifacts
 from lib.experiment.file_lock import hold_lock_alone
 from lib.llm.chat_model import Failure, Reply
 from lib.llm.cost_ledger import BudgetExceeded
-from lib.reports import accessibility_check
+from lib.plots import accessibility_check
 from lib.rl.generators import HFGenerator
 from lib.rl.token_ppo import TokenPPO
 from lib.rl.user_training import inputs

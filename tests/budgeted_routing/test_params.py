@@ -65,20 +65,19 @@ def test_an_expert_that_a_lab_controller_has_no_word_for_is_refused_with_the_rem
         change_params(routing={"experts": {word: "large", "lab-mini": "mini"}})
 
 
-def test_a_model_that_is_a_tool_needs_a_word_and_a_price():
-    smallest = {"lab-nano": "nano"}
-    with pytest.raises(ParamsError, match=r"tools.models .*'large' by the word 'smol'.*answerer"):
-        change_tools({"smol": "large"} | smallest)
-    with pytest.raises(ParamsError, match=r"\['lab-big'\].*training.yaml.*add lab-big.*lab-large"):
-        change_tools({"lab-big": "large"} | smallest)
-    change_tools({"lab-large": "large"} | smallest)
+def test_a_model_that_is_a_tool_may_have_any_name_and_must_be_one_of_llm_models():
+    params = change_tools({"smol": "large", "lab-nano": "nano"})
+    assert params.tools.models == {"smol": "large", "lab-nano": "nano"}
+    with pytest.raises(ParamsError, match=r"tools names the models \['nobody'\]"):
+        change_tools({"smol": "nobody", "lab-nano": "nano"})
+    with pytest.raises(ParamsError, match="tools.models"):
+        change_tools({"lab-nano": "nano"})
 
 
-def change_tools(models: dict[str, str]) -> None:
+def change_tools(models: dict[str, str]) -> config.Params:
     """Validate the parameters with other models as tools."""
     content = SMOKE_PARAMS.model_dump()
-    tools = content["tools"] | {"models": models, "unseen": []}
-    config.validate_settings(content | {"tools": tools})
+    return config.validate_settings(content | {"tools": content["tools"] | {"models": models}})
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def make_table(num_items: int = 240, has_kinds: bool = True) -> OutcomeTable:
         correct=correct,
         cost_usd=np.tile([0.01, 0.02, 0.1], (num_items, 1)),
         features=features,
-        gate_features=kind[:, None].astype(float),
+        privileged_features=kind[:, None].astype(float),
     )
 
 

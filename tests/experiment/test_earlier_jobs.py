@@ -25,12 +25,12 @@ def leave(runs, name: str, settings: dict, **tables: pd.DataFrame) -> Job:
 def place(tmp_path):
     """A start, and a training that names it by its key."""
     card = artifacts.write_json(tmp_path / "models/mini/card.json", EARLIER_CARD)
-    settings = {"arm": None, "tools": {"warm": {"lean": 2}}, "card": artifacts.sha256_file(card)}
-    start = leave(tmp_path / "runs/toolorchestra", "start", settings)
-    rollouts = pd.DataFrame({"kind": ["chain"], "group": [3], "right": [1.0], "dollars": [0.5]})
-    episodes = pd.DataFrame({"kind": ["facts"], "exam": ["test"], "right": [0.0]})
+    settings = {"arm": None, "routing": {"high": 2}, "card": artifacts.sha256_file(card)}
+    start = leave(tmp_path / "runs/routing", "start", settings)
+    rollouts = pd.DataFrame({"kind": ["chain"], "update": [3], "right": [1.0], "dollars": [0.5]})
+    episodes = pd.DataFrame({"kind": ["facts"], "label": ["low"], "right": [0.0]})
     settings = {"arm": {"name": "paper"}, "seed": 0, "inputs": {"start": start.key}}
-    leave(tmp_path / "runs/toolorchestra", "paper", settings, rollouts=rollouts, episodes=episodes)
+    leave(tmp_path / "runs/routing", "paper", settings, rollouts=rollouts, episodes=episodes)
     return tmp_path
 
 
@@ -39,7 +39,7 @@ CARD = {"accuracy": [{"ci_low": 0.1, "ci_high": 0.2}]}
 CARD_HASH = hashlib.sha256(artifacts.to_json(CARD).encode()).hexdigest()
 START = Job(
     "start",
-    {"variant": None, "tools": {"warm": {"preference_bias": 2}}, "card": CARD_HASH},
+    {"variant": None, "routing": {"high_budget_usd": 2}, "card": CARD_HASH},
 )
 PAPER = Job("paper", {"variant": {"name": "paper"}, "seed": 0, "inputs": {"start": START.key}})
 
@@ -49,16 +49,16 @@ def migrate(folder) -> int:
 
 
 def check(place) -> None:
-    folder = place / "runs/toolorchestra"
+    folder = place / "runs/routing"
     assert artifacts.read_json(place / "models/mini/card.json") == CARD
     assert sorted(path.name for path in folder.iterdir()) == sorted([START.key, PAPER.key])
     assert sweep.read_receipt(PAPER, folder)["result"] == {"constant_cost_usd": 2.0}
     rollouts = artifacts.read_parquet(PAPER.folder(folder) / "rollouts.parquet")
     assert rollouts.to_dict("list") == {
-        "group": ["chain"], "rollout_group": [3], "correct": [1.0], "cost_usd": [0.5]
+        "group": ["chain"], "step": [3], "correct": [1.0], "cost_usd": [0.5]
     }  # fmt: skip
     episodes = artifacts.read_parquet(PAPER.folder(folder) / "episodes.parquet")
-    assert episodes.to_dict("list") == {"group": ["facts"], "style": ["test"], "correct": [0.0]}
+    assert episodes.to_dict("list") == {"group": ["facts"], "condition": ["low"], "correct": [0.0]}
 
 
 def test_finished_jobs_are_found_under_todays_settings_with_todays_columns(place):
@@ -70,7 +70,7 @@ def test_finished_jobs_are_found_under_todays_settings_with_todays_columns(place
 
 def square(job, folder, progress):
     """A table in whose today's columns an earlier name has another meaning."""
-    rollouts = pd.DataFrame({"group": ["chain"], "rollout_group": [3], "correct": [1.0]})
+    rollouts = pd.DataFrame({"kind": ["of another meaning"], "correct": [1.0]})
     artifacts.write_parquet(folder / "rollouts.parquet", rollouts)
     return job.settings["n"] ** 2
 
@@ -81,7 +81,7 @@ def test_jobs_that_ran_before_the_pipeline_first_did_are_none_of_an_earlier_vers
     runs = tmp_path / "runs"
     monkeypatch.setattr(earlier_jobs, "RUNS", runs)
     for n in (2, 3):  # the second finds the mark of the first
-        sweep.run(square, [Job(f"job {n}", {"n": n})], runs / "toolorchestra", workers=1)
+        sweep.run(square, [Job(f"job {n}", {"n": n})], runs / "routing", workers=1)
     files = {path: path.stat().st_mtime_ns for path in runs.rglob("*") if path.is_file()}
     assert migrate(tmp_path) == 0
     assert {path: path.stat().st_mtime_ns for path in runs.rglob("*") if path.is_file()} == files

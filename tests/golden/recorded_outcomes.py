@@ -1,5 +1,5 @@
-"""Recorded outcomes: everybody on a small table of agents and on a few questions of two other sources, and what logs of
-the first table would have told."""
+"""Recorded outcomes: every method on a small table of agents and on questions of two other sources, and estimates from
+logs of the first table."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -37,41 +37,44 @@ def small_jobs(folder: Path) -> list[SmallJob]:
     versions = agents.settings["versions"] | {"estimates from logs": logged_policies.VERSION}
     agents = replace(agents, settings=agents.settings | {"versions": versions})
     context = RunContext.without_models(folder, workers=1)
-    play_table = partial(run_job, work=experiment.play_table, context=context)
+    replay_table = partial(run_job, work=experiment.replay_shipped_table, context=context)
     return [
-        SmallJob(agents, _play_and_estimate, _summarize_estimates),
-        SmallJob(by_size, play_table, _summarize_table),
-        SmallJob(listed, play_table, _summarize_table),
+        SmallJob(agents, _replay_and_estimate, _summarize_estimates),
+        SmallJob(by_size, replay_table, _summarize_table),
+        SmallJob(listed, replay_table, _summarize_table),
     ]
 
 
-def _play_and_estimate(job: sweep.Job, folder: Path, progress: Callable) -> dict[str, Any]:
-    result = experiment.play_table(JobRun(job, folder, progress, RunContext.without_models(folder)))
+def _replay_and_estimate(job: sweep.Job, folder: Path, progress: Callable) -> dict[str, Any]:
+    context = RunContext.without_models(folder)
+    result = experiment.replay_shipped_table(JobRun(job, folder, progress, context))
     settings = RecordedSettings.from_job_settings(job.settings["settings"])
     table = tables.subsample(tables.SHIPPED[job.settings["table"]](None), settings.items)
     artifacts.write_parquet(
-        folder / "estimates.parquet", logged_policies.estimates(table, settings)
+        folder / "estimates.parquet", logged_policies.estimate_from_logs(table, settings)
     )
     return result
 
 
 def _summarize_table(folder: Path, result: dict[str, Any]) -> dict[str, Any]:
-    rows, levels, aiq, gate = (
+    rows, budgets, aiq, gate = (
         artifacts.read_parquet(folder / f"{name}.parquet")
-        for name in ("rows", "levels", "aiq", "gate")
+        for name in ("rows", "budgets", "aiq", "gate")
     )
-    by_arm = rows.groupby(["method", "condition"], sort=True)[["correct", "cost_usd"]].mean()
+    by_method = rows.groupby(["method", "condition"], sort=True)[["correct", "cost_usd"]].mean()
     return {
         "table": result,
-        "right by arm": {" at ".join(method): value for method, value in by_arm["correct"].items()},
-        "dollars by arm": {
-            " at ".join(method): value for method, value in by_arm["cost_usd"].items()
+        "right by arm": {
+            " at ".join(method): value for method, value in by_method["correct"].items()
         },
-        "right by level": levels.groupby("level", sort=True)["correct"].mean().to_dict(),
-        "promised by level": levels.groupby("level", sort=True)["promised"].mean().to_dict(),
-        "budgets of items": levels.loc[levels["over_items"].notna(), "promised"].mean(),
-        "groups over budget": levels["over_groups"].mean(),
-        "items over budget": levels["over_items"].mean(),
+        "dollars by arm": {
+            " at ".join(method): value for method, value in by_method["cost_usd"].items()
+        },
+        "right by level": budgets.groupby("level", sort=True)["correct"].mean().to_dict(),
+        "promised by level": budgets.groupby("level", sort=True)["promised"].mean().to_dict(),
+        "budgets of items": budgets.loc[budgets["items_over_budget"].notna(), "promised"].mean(),
+        "groups over budget": budgets["groups_over_budget"].mean(),
+        "items over budget": budgets["items_over_budget"].mean(),
         "area above mixtures": dict(zip(aiq["method"], aiq["value"], strict=True)),
         "its lower ends": aiq["ci_low"].tolist(),
         "what could be won": dict(zip(gate["question"], gate["value"], strict=True)),

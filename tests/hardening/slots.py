@@ -27,9 +27,9 @@ from lib.agent_configuration.agent_system import ConfiguredQuestion
 from lib.agent_configuration.questions import questions
 from lib.budgeted_routing import expert_outcomes
 from lib.config import ParamsError
-from lib.config.budgeted_routing import EXPERT_WORDS, TOOL_MODEL_WORDS
+from lib.config.budgeted_routing import EXPERT_WORDS
 from lib.experiment import seeds
-from lib.tool_orchestration import prompted_baseline, tool_environment
+from lib.tool_orchestration import prompted_baseline, single_tools, tool_environment
 from tests.agent_configuration.test_experiment import lab_models
 from tests.agent_configuration.test_experiment import settings as make_team_settings
 from tests.budgeted_routing.small_systems import SMOKE_PARAMS, open_endpoint_pool, serve_answers
@@ -41,27 +41,24 @@ from tests.tool_orchestration.common import CLOCK
 
 SETTINGS = 300
 QUESTIONS = 200  # per family and kind of slot
-PRICED_WORDS = ("lab-nano", "lab-mini", "lab-large", "reasoner", "answerer")  # of both price lists
 OTHER_WORDS = ("smol", NAME, "claude-3", "lab-huge", "gpt_4+", "nano", "calculator")
 
 
 def draw_settings(rng: np.random.Generator) -> tuple[dict[str, Any], bool]:
-    """Changed parameters as plain values, and whether every word in them can be written and has a price."""
+    """Changed parameters as plain values, and whether every word in them can be written where it has to be."""
     content = SMOKE_PARAMS.model_dump()
     content["llm"]["models"][NAME] = make_endpoint("http://127.0.0.1:9/v1")
-    known_words = {"routing": EXPERT_WORDS, "tools": PRICED_WORDS}
     section = ("routing", "tools")[int(rng.integers(2))]
-    words = [*TOOL_MODEL_WORDS, *OTHER_WORDS]
+    words = [*EXPERT_WORDS, *OTHER_WORDS]
     chosen = [words[i] for i in rng.permutation(len(words))[: int(rng.integers(2, 4))]]
     if rng.random() < 0.5:
-        known = known_words[section]
-        chosen = [known[i] for i in rng.permutation(len(known))[: len(chosen)]]
+        chosen = [EXPERT_WORDS[i] for i in rng.permutation(len(EXPERT_WORDS))[: len(chosen)]]
     models = {word: NAME if rng.random() < 0.7 else "nano" for word in chosen}
-    if section == "routing":
-        content["routing"] = content["routing"] | {"experts": models}
-    else:
-        content["tools"] = content["tools"] | {"models": models, "unseen": []}
-    return content, set(chosen) <= set(known_words[section])
+    if section == "tools":  # whose names no controller of a closed vocabulary writes
+        content["tools"] = content["tools"] | {"models": models}
+        return content, True
+    content["routing"] = content["routing"] | {"experts": models}
+    return content, set(chosen) <= set(EXPERT_WORDS)
 
 
 def try_settings(num: int) -> Counter[str]:
@@ -89,11 +86,11 @@ def ask_expert_and_tools(url: str, family: str, num: int) -> Counter[str]:
     assignments = [offer_hosted_model(item, "calculator") for item in items]
     with (
         open_endpoint_pool(url, max_tokens=500) as pool,
-        tool_environment.Desk(pool, CLOCK) as desk,
+        tool_environment.ToolEnvironment(pool, CLOCK) as desk,
     ):
         expert_rows = expert_outcomes.measure_experts(pool, items, "test")
-        tool_rows = tool_environment.tried(desk, assignments, ["lab-nano"], "test")
-        episodes = prompted_baseline.roll(desk, "mine", assignments, 6, 0, 0.0)
+        tool_rows = single_tools.try_single_tools(desk, assignments, ["lab-nano"], "test")
+        episodes = prompted_baseline.roll_out_assignments(desk, "mine", assignments, 6, 0, 0.0)
     right = expert_rows["correct"].sum() + sum(row["correct"] for row in tool_rows)
     right += sum(episode.correct for episode in episodes)
     return Counter(questions=3 * num, missed=3 * num - int(right))

@@ -5,8 +5,8 @@ import pytest
 from bs4 import BeautifulSoup
 from PIL import Image
 
-from lib.plots import forest_plot, sliders
-from lib.reports import accessibility_check, lesson
+from lib.plots import accessibility_check, forest_plot, sliders
+from lib.reports import lesson
 from lib.reports.lesson import Lesson
 from lib.stats import Interval
 

@@ -11,7 +11,11 @@ def test_reduced_vectors_keep_who_is_near_whom_and_do_not_depend_on_signs():
     vectors = draw.normal(size=(80, 4)) @ draw.normal(size=(4, 20))
     kept, share = build.reduce_dimensions(vectors, dims=4)
     flipped, _ = build.reduce_dimensions(vectors[:, ::-1], dims=4)
-    assert kept.dtype == np.int8 and np.abs(kept).max() == build.STEPS and share == pytest.approx(1)
+    assert (
+        kept.dtype == np.int8
+        and np.abs(kept).max() == build.MAX_INTEGER
+        and share == pytest.approx(1)
+    )
 
     def near(points):
         apart = ((points[:, None] - points[None]) ** 2).sum(2).astype(float)

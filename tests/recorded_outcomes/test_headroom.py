@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from lib.recorded_outcomes import headroom, model_selection
@@ -15,7 +16,7 @@ def test_three_coins_leave_an_oracle_a_lead_and_a_router_nothing():
     table = made(600, dice=True)
     told = headroom.describe_table(table)
     assert told["oracle"] - told["constant"] > 0.3
-    found = headroom.gate(table, 4, range(2), 0.01)
+    found = headroom.estimate_headroom(table, 4, range(2), 0.01)
     assert (
         found.loc["accuracy", "question is"] == NOT_OPEN
         and abs(found.loc["accuracy", "value"]) < 0.06
@@ -23,7 +24,7 @@ def test_three_coins_leave_an_oracle_a_lead_and_a_router_nothing():
 
 
 def test_models_that_are_good_at_different_items_leave_something_to_win():
-    found = headroom.gate(made(600), 4, range(2), 0.01)
+    found = headroom.estimate_headroom(made(600), 4, range(2), 0.01)
     assert (found["question is"] == OPEN).all() and found.loc["accuracy", "ci_low"] > 0.05
     assert found.loc["money", "value"] > 0.8  # the dear model is ten times as dear as both others
 
@@ -62,3 +63,24 @@ def test_a_check_that_lets_all_pass_is_the_first_and_one_that_refuses_all_pays_f
         refused = table.correct[:, 0] * alarm + (1 - table.correct[:, 0]) * (1 - miss)
         assert np.allclose(refused, 1) and np.allclose(choices.correct[at], table.correct[:, 2])
         assert np.allclose(choices.cost_usd[at], table.cost_usd[:, 0] + table.cost_usd[:, 2])
+
+
+def test_a_router_that_asked_the_constant_everywhere_is_no_evidence_on_few_items():
+    questions = pd.DataFrame(
+        {"value": 0.0, "ci_low": 0.0, "ci_high": 0.0, "question is": NOT_OPEN},
+        index=list(headroom.MIN_WORTHWHILE_GAIN),
+    )
+    questions.loc["check", ["value", "ci_low", "ci_high"]] = [0.2, 0.1, 0.3]
+    few, many = (
+        headroom.widen_degenerate_intervals(made(num_items), questions) for num_items in (60, 6_000)
+    )
+    assert few.loc["accuracy", "ci_high"] > 0.05 > many.loc["accuracy", "ci_high"] > 0
+    assert few.loc["money", "ci_high"] > many.loc["money", "ci_high"] > 0
+    assert few.loc["check"].tolist() == questions.loc["check"].tolist()
+
+    # Where no other model is ever better no accuracy can be found, however few the items; money can.
+    table = made(60)
+    nested = replace(table, correct=table.correct * table.correct[:, 2:])
+    widened = headroom.widen_degenerate_intervals(nested, questions)
+    assert widened.loc["accuracy"].tolist() == questions.loc["accuracy"].tolist()
+    assert widened.loc["money", "ci_high"] > 0.05

@@ -80,8 +80,8 @@ def test_at_equal_quality_the_best_constant_stays_where_nothing_beats_it_on_dev(
     found = model_selection.score_choices(TABLE, FOLDS, [worse] * 4, 0.01)
     for fold in FOLDS:
         top = model_selection.find_best_constant(TABLE, fold.train_and_dev)
-        assert (found.equal[0, fold.test] == TABLE.correct[fold.test, top]).all()
-        assert (found.equal[1, fold.test] == TABLE.cost_usd[fold.test, top]).all()
+        assert (found.at_equal_quality.correct[fold.test] == TABLE.correct[fold.test, top]).all()
+        assert (found.at_equal_quality.cost_usd[fold.test] == TABLE.cost_usd[fold.test, top]).all()
 
 
 def test_a_cheaper_play_that_is_as_right_replaces_the_constant_and_one_that_is_dearer_does_not():
@@ -91,7 +91,7 @@ def test_a_cheaper_play_that_is_as_right_replaces_the_constant_and_one_that_is_d
             TABLE.correct[:, top][None] + 0.05, TABLE.cost_usd[:, top][None] * price, ("twin",)
         )
         found = model_selection.score_choices(TABLE, FOLDS, [choices] * 4, 0.04)
-        ratio = found.equal[1].mean() / TABLE.cost_usd[:, top].mean()
+        ratio = found.at_equal_quality.cost_usd.mean() / TABLE.cost_usd[:, top].mean()
         assert (ratio < 0.2) != kept, ratio
 
 

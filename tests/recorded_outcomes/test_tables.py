@@ -36,6 +36,7 @@ def test_a_shipped_table_is_whole(name):
         ("swe-multimodal", 68, "OpenHands / claude-opus-4-8", 0.500),
         ("commit0", 16, "OpenHands / claude-opus-4-8", 0.625),
         ("gsm8k", 1307, "gpt-4-1106-preview", 0.8898),
+        ("routerarena", 809, "gemini-2.0-flash-001", 0.690),
     ],
 )
 def test_the_best_constant_is_who_the_source_says(name, items, best, correct):
@@ -83,6 +84,28 @@ def test_listed_prices_are_those_of_the_list_and_lengths_those_assumed():
         "usd_per_million_out"
     ]
     assert np.allclose((longer.cost_usd - table.cost_usd)[0] * 1e3, listed[list(table.models)])
+
+
+def test_a_meteor_score_below_zero_is_shipped_as_published_and_read_as_zero():
+    rows = pd.read_parquet(tables.OUTCOMES_FOLDER / "routerarena.parquet")
+    published = rows[rows["score"] < 0]
+    assert published["metric"].tolist() == ["meteor_score"]
+    table = tables.load_routerarena()
+    item = table.items.tolist().index(published["item"].iloc[0])
+    model = table.models.index(published["model"].iloc[0])
+    assert table.correct[item, model] == 0
+    others = pd.Series([-0.2, -0.2, 0.4])
+    metrics = pd.Series(["exact_match", "meteor_score", "meteor_score"])
+    assert tables.clip_meteor_scores(others, metrics).tolist() == [-0.2, 0.0, 0.4]
+
+
+def test_one_model_of_routerarena_is_cheaper_and_more_accurate():
+    table = tables.load_routerarena()
+    best = int(table.correct.mean(0).argmax())
+    assert table.cost_usd.mean(0).argmin() == best
+    assert table.cost_usd.mean(0)[best] == pytest.approx(4.7e-5, rel=0.02)
+    is_better_elsewhere = table.correct.max(1) > table.correct[:, best]
+    assert 0.06 < is_better_elsewhere.mean() < 0.12
 
 
 def test_assumed_prices_grow_with_size_by_the_exponent():

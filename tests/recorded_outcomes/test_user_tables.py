@@ -1,5 +1,6 @@
 """Anybody's table of outcomes is read where it can be meant in one way, and refused with column, row and remedy."""
 
+import json
 import re
 from pathlib import Path
 
@@ -10,10 +11,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lib.recorded_outcomes.tables import TableError
-from lib.recorded_outcomes.user_tables import make_outcome_table, read_outcome_table
+from lib.recorded_outcomes.user_tables import (
+    get_prompts_path,
+    make_outcome_table,
+    read_outcome_table,
+)
 from tests.recorded_outcomes.small import long, made
 
 ROWS = long(made(12))
+BLANK = long(made(12), numbers=False)
 SHARED_TABLES = Path(__file__).parents[3] / "shared/inputs/tables"
 
 
@@ -149,7 +155,6 @@ def test_a_prompt_may_say_none():
         ("13-dollar-sign", ""),
         ("14-all-free", "free"),
         ("17-duplicate-row", "twice"),
-        ("18-missing-model", "missing"),
         ("23-latin1", ""),
         ("26-two-items", "2 items"),
         ("29-prompt-None", ""),
@@ -166,9 +171,144 @@ def test_tables_that_users_reported_are_read_or_refused(name, reason):
     assert table.cost_usd.mean() == pytest.approx(0.003546, abs=1e-6)
 
 
-# Refused -------------------------------------------------------------------------------------------
+def write_awkward_file(path, **changes):
+    """A small CSV of 7 items and 2 models; changes: separator, decimal, encoding, and columns by name."""
+    separator = changes.pop("separator", ",")
+    decimal = changes.pop("decimal", ".")
+    encoding = changes.pop("encoding", "utf-8")
+    items = [f"q{index}" for index in range(7) for _ in range(2)]
+    rows = pd.DataFrame(
+        {
+            "item": items,
+            "group": [f"g{index % 4}" for index in range(7) for _ in range(2)],
+            "model": ["small", "large"] * 7,
+            "correct": [0.0, 1.0] * 3 + [1.0, 0.0] + [1.0, 1.0] * 3,
+            "cost_usd": [0.25, 1.5] * 7,
+            "prompt": [f"question {item}" for item in items],
+        }
+    )
+    return write_csv(path, rows.assign(**changes), separator, decimal, encoding)
 
-BLANK = long(made(12), numbers=False)
+
+AWKWARD_FILES = {
+    "semicolons and decimal commas": {"separator": ";", "decimal": ","},
+    "a byte order mark": {"encoding": "utf-8-sig", "separator": ";"},
+    "truth words in capitals": {"correct": ["FALSE", "TRUE"] * 3 + ["TRUE", "FALSE"] + ["TRUE", "TRUE"] * 3},
+    "percent signs": {"correct": ["0 %", "100 %"] * 3 + ["100 %", "0 %"] + ["100 %", "100 %"] * 3},
+    "dollar signs": {"cost_usd": ["$0.25", "$1.50"] * 7},
+    "a group called NA": {"group": np.repeat(["NA", "g1", "g2", "g3", "NA", "g1", "g2"], 2)},
+    "latin-1": {"encoding": "latin-1", "group": np.repeat(["Zürich", "g1", "g2", "g3", "g1", "g2", "g3"], 2)},
+    "a prompt that says None": {"prompt": np.repeat(["None", *(f"question {index}" for index in range(6))], 2)},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("changes", AWKWARD_FILES.values(), ids=AWKWARD_FILES)
+def test_a_file_that_can_be_meant_in_one_way_is_read(tmp_path, changes):
+    table = read_outcome_table(write_awkward_file(tmp_path / "t.csv", **changes))
+    assert table.models == ("large", "small") and len(table) == 7
+    assert table.correct.mean(0) == pytest.approx([6 / 7, 4 / 7])
+    assert table.cost_usd.mean(0) == pytest.approx([1.5, 0.25])
+
+
+@pytest.mark.parametrize(
+    ("changes", "parts"),
+    [
+        ({"cost_usd": ["cheap", "1.5"] * 7}, ["cost_usd of line 2 is 'cheap'", "write a number"]),
+        ({"cost_usd": ["0.25 €", "1.5"] * 7}, ["cost_usd of line 2", "convert it to US dollars"]),
+        ({"cost_usd": 0.0}, ["all models are free", "write what a call costs"]),
+        ({"correct": [np.nan, *[1.0] * 13]}, ["correct of line 2 is empty", "leave the row out"]),
+        ({"correct": ["NaN", *["1"] * 13]}, ["correct of line 2", "'NaN'", "write a number"]),
+        ({"correct": ["80%", *["1"] * 13]}, ["correct of line 3", "write all in one way"]),
+        ({"model": "small"}, ["'q0', model 'small' stands there twice", "line 3", "drop the row"]),
+        ({"item": [f"q{index}" for index in range(14)], "model": "small", "group": "g"}, ["one model, 'small'"]),
+        ({"item": ["q0", "q0", "q1", "q1"] + ["q2"] * 10, "sample": range(14), "group": "g", "prompt": "p"}, ["3 it"]),
+    ],
+    ids=["text", "euros", "free", "empty", "NaN", "some percent", "twice", "one model", "few items"],
+)  # fmt: skip
+def test_a_file_that_cannot_be_used_is_refused_with_column_row_and_remedy(tmp_path, changes, parts):
+    with pytest.raises(TableError) as error:
+        read_outcome_table(write_awkward_file(tmp_path / "t.csv", **changes))
+    for part in parts:
+        assert part in str(error.value), str(error.value)
+
+
+@pytest.mark.skipif(not SHARED_TABLES.is_dir(), reason="the awkward tables are not at hand")
+def test_a_reported_table_that_lacks_one_outcome_is_read_without_its_item():
+    table = read_outcome_table(SHARED_TABLES / "18-missing-model.csv")
+    assert table.correct.shape == (59, 3)
+    assert any("Of 60 items, 1 were left out" in note for note in table.notes)
+
+
+def test_equal_prompts_share_a_group_where_there_are_no_groups():
+    prompts = np.repeat([f"question {index // 2}" for index in range(12)], 3)
+    table = make_outcome_table(BLANK.drop(columns="group").assign(prompt=prompts), "mine")
+    assert len(set(table.groups)) == 6
+    assert any("equal prompts share one" in note for note in table.notes)
+
+
+def test_items_may_be_held_out_instead_of_groups(tmp_path):
+    path = write_awkward_file(tmp_path / "t.csv")
+    assert len(set(read_outcome_table(path).groups)) == 4
+    table = read_outcome_table(path, hold_out="items")
+    assert table.groups.tolist() == table.items.tolist()
+
+
+def test_items_that_a_model_has_not_met_are_left_out_with_a_note():
+    table = make_outcome_table(ROWS.iloc[1:], "mine")
+    complete = make_outcome_table(ROWS.iloc[3:], "mine")
+    assert any("Of 12 items, 1 were left out" in note for note in table.notes)
+    check_equal(table, complete)
+
+
+def test_samples_are_averaged_and_failed_calls_are_left_out():
+    again = ROWS.assign(correct=1 - ROWS["correct"], sample=1)
+    failed = ROWS.iloc[:5].assign(sample=2, correct=None, failure="timeout: none within 5 s")
+    table = make_outcome_table(pd.concat([ROWS.assign(sample=0), again, failed]), "mine")
+    assert (table.correct == 0.5).all()
+    assert any("5 of 77 calls failed" in note for note in table.notes)
+    assert any("averaged, 2 to 2 of each" in note for note in table.notes)
+    unscored = pd.concat([ROWS.assign(sample=0), failed.assign(failure="")])
+    check_refused(unscored, "correct of row 37", "empty")
+    check_refused(failed, "all 5 calls failed")
+    check_refused(pd.concat([again, again.iloc[:1]]), "stands there twice", "row 37")
+
+
+def test_too_few_groups_become_items_and_equal_prompts_stay_together():
+    table = make_outcome_table(ROWS.assign(group="all"), "mine")
+    assert table.groups.tolist() == table.items.tolist()
+    assert any("There are 1 groups" in note for note in table.notes)
+    prompts = np.repeat([f"question {index // 2}" for index in range(12)], 3)
+    shared = make_outcome_table(BLANK.assign(prompt=prompts, group="all"), "mine")
+    assert len(set(shared.groups)) == 6 and shared.prompts[:3] == tuple(prompts[[0, 3, 6]])
+
+
+def test_groups_describe_items_where_nothing_else_does():
+    rows = long(made(40, groups=4), numbers=False)
+    table = make_outcome_table(rows, "mine")
+    assert table.features.shape == (40, 4) and (table.features.sum(1) == 1).all()
+    assert table.groups.tolist() == table.items.tolist()
+    assert any("There are no prompts" in note for note in table.notes)
+
+
+def test_prompts_may_lie_beside_a_table(tmp_path):
+    rows = BLANK.assign(prompt_hash=np.repeat([f"h{index}" for index in range(12)], 3))
+    path = tmp_path / "outcomes.parquet"
+    rows.to_parquet(path)
+    with pytest.raises(TableError, match="nothing describes the items"):
+        read_outcome_table(path)
+    lines = []
+    for index in range(12):
+        messages = [{"role": "user", "content": f"question {index}"}]
+        lines.append(json.dumps({"prompt_hash": f"h{index}", "messages": messages}))
+    beside = get_prompts_path(path)
+    beside.write_text("\n".join(lines))
+    assert read_outcome_table(path).prompts[3] == "question 3"
+    beside.write_text("\n".join(lines[1:]))
+    with pytest.raises(TableError, match="lacks 1 prompts of the table, 'h0'"):
+        read_outcome_table(path)
+
+
+# Refused -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -183,7 +323,7 @@ BLANK = long(made(12), numbers=False)
         (ROWS.assign(cost_usd="€1"), ["cost_usd of row 1", "US dollars"]),
         (ROWS.assign(cost_usd="1,234"), ["cost_usd of row 1", "decimal comma"]),
         (ROWS[ROWS["model"] == "dear"], ["one model, 'dear'", "two"]),
-        (ROWS.iloc[1:], ["1 of 36 outcomes", "'cheap'", "'i0000'"]),
+        (ROWS.drop(index=range(0, 21, 3)), ["7 of 36 outcomes", "'cheap'", "'i0000'", "5 of 12 items"]),
         (pd.concat([ROWS, ROWS.iloc[:1]]), ["stands there twice", "'i0000'", "row 37"]),
         (ROWS.assign(group=[f"g{index}" for index in range(36)]), ["groups leak", "row 2"]),
         (ROWS.assign(prompt="the same"), ["groups leak", "prompt"]),

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from lib.config import ROOT
-from lib.reports import accessibility_check, answers
+from lib.plots import accessibility_check
+from lib.reports import answers
 from lib.reports.answers import AnswerError, AnswerSentence, check_sentence, fill_sentence
 from lib.stats import Interval
 

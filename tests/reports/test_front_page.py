@@ -9,9 +9,10 @@ import pytest
 from matplotlib.figure import Figure
 
 from lib.config import ROOT
+from lib.plots import pages
+from lib.plots.accessibility_check import ReportError, problems
 from lib.reports import front_page as index
 from lib.reports import lesson
-from lib.reports.accessibility_check import ReportError, problems
 from lib.reports.front_page import describe_commit, front_page
 from lib.reports.lesson import Lesson
 from lib.stats import Interval
@@ -224,7 +225,7 @@ def test_files_that_do_not_fit_together_are_named(reports, spoil, message):
 
 
 def test_every_verdict_has_its_colour_in_the_style_sheet():
-    style = (Path(index.__file__).parent / "template/style.css").read_text(encoding="utf-8")
+    style = (pages.TEMPLATES / "style.css").read_text(encoding="utf-8")
     assert [key for key in index.VERDICTS if f".{key} {{ --tone:" not in style] == []
     words = (HOLDS, FAILS, EQUIVALENT, UNDECIDED, NOT_OPEN, UNTESTABLE)
     assert list(index.VERDICTS) == [slug(word) for word in words]

@@ -13,9 +13,9 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from pygments.styles import get_style_by_name
 
-from lib.plots import styles
+from lib.plots import pages, styles
+from lib.plots.accessibility_check import ReportError, problems
 from lib.reports import html
-from lib.reports.accessibility_check import ReportError, problems
 from lib.reports.lesson import Lesson
 from lib.reports.markdown import Document, FormulaError, mathml, to_html
 
@@ -387,12 +387,12 @@ def contrast(one: str, other: str) -> float:
     return max(against_white) / min(against_white)
 
 
-@pytest.mark.parametrize("which, style", [(0, html.LIGHT), (1, html.DARK)])
+@pytest.mark.parametrize("which, style", [(0, pages.LIGHT), (1, pages.DARK)])
 def test_words_and_code_have_the_contrast_that_wcag_asks_for(which, style):
     assert contrast("767676", "ffffff") == pytest.approx(
         4.54, abs=0.01
     )  # the grey that just passes
-    palette = re.findall(r":root \{(.*?)\}", html.stylesheet(), re.DOTALL)[
+    palette = re.findall(r":root \{(.*?)\}", pages.stylesheet(), re.DOTALL)[
         which
     ]  # light, then dark
     ours = dict(re.findall(r"--(\w+): #(\w{6})", palette))

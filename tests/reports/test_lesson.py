@@ -20,8 +20,9 @@ from PIL import Image
 from lib import plots
 from lib.config import ROOT
 from lib.experiment import artifacts
+from lib.plots import accessibility_check
 from lib.plots.tables import interval_table, number, table_html, with_interval
-from lib.reports import accessibility_check, html, lesson, markdown
+from lib.reports import html, lesson, markdown
 from lib.reports.lesson import Lesson
 from lib.stats import Interval
 

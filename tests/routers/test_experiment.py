@@ -1,4 +1,4 @@
-"""The study of recorded outcomes: rows fit the record, promises are counted, verdicts say what intervals say."""
+"""The experiment on recorded outcomes: what rows hold, how budgets are counted, how verdicts follow intervals."""
 
 import numpy as np
 import pandas as pd
@@ -10,111 +10,128 @@ from lib.experiment import artifacts, results_table, seeds
 from lib.recorded_outcomes import headroom, model_selection, tables
 from lib.recorded_outcomes.tables import TableError
 from lib.routers import experiment, methods
-from lib.routers.methods import CHECK, CONSTANT, LOGISTIC, MIXTURES, NEAREST, ORACLE, POOR
+from lib.routers.methods import (
+    BEST_CONSTANT,
+    CONSTANT_MIXTURES,
+    LOGISTIC,
+    NEAREST,
+    ORACLE,
+    PERFECT_CHECK,
+    POOR_CHECK,
+)
 from lib.stats import Interval
 from lib.tool_orchestration import rewards
 from tests.recorded_outcomes.small import made
 
 SETTINGS = config.load("smoke").recorded.model_copy(update={"updates": 20, "draws": 20, "seeds": 5})
-OPEN = pd.Series(dict.fromkeys(headroom.QUESTIONS, headroom.OPEN))
+OPEN = pd.Series(dict.fromkeys(headroom.MIN_WORTHWHILE_GAIN, headroom.OPEN))
 
 
 @pytest.fixture(scope="module")
-def played() -> dict[str, pd.DataFrame]:
-    return experiment.replayed(
-        made(), SETTINGS, [MIXTURES, NEAREST, LOGISTIC, methods.CORL, POOR, CHECK, ORACLE]
+def frames() -> dict[str, pd.DataFrame]:
+    return experiment.replay_table(
+        made(),
+        SETTINGS,
+        [CONSTANT_MIXTURES, NEAREST, LOGISTIC, methods.CORL, POOR_CHECK, PERFECT_CHECK, ORACLE],
     )
 
 
-def test_rows_are_a_record_with_every_item_once_averaged_over_repeats(played):
-    rows = results_table.make_results("recorded", played["rows"])
+def compare(frames: dict[str, pd.DataFrame], gate: pd.Series) -> pd.DataFrame:
+    rows = results_table.make_results("recorded", frames["rows"])
+    margin = SETTINGS.equivalence_margin
+    return experiment.compare_methods(rows, frames["repeat_averages"], margin, gate)
+
+
+def test_every_item_has_one_row_per_method_and_condition_averaged_over_repeats(frames):
+    rows = results_table.make_results("recorded", frames["rows"])
     counts = rows.groupby(["method", "condition"])["item"].agg(["size", "nunique"])
     assert (counts == len(made())).all().all() and set(rows["role"]) <= set(results_table.ROLES)
     assert rows["correct"].between(0, 1).all() and (rows["cost_usd"] > 0).all()
 
 
-def test_skill_is_cheaper_than_the_best_constant_and_a_coin_is_not(played):
-    found = experiment.compared(
-        results_table.make_results("recorded", played["rows"]),
-        played["drawn"],
-        SETTINGS.equivalence_margin,
-        OPEN,
-    )
-    assert found.loc[LOGISTIC, "verdict"] == found.loc[CHECK, "verdict"] == experiment.CHEAPER
-    assert (
-        found.loc[LOGISTIC, "ratio"].ci_high < 0.6
-        and found.loc[MIXTURES, "verdict"] != experiment.CHEAPER
-    )
-    assert CONSTANT not in found.index
+def test_a_router_with_skill_is_cheaper_than_the_best_constant_and_random_mixtures_are_not(frames):
+    comparison = compare(frames, OPEN)
+    assert comparison.loc[LOGISTIC, "verdict"] == experiment.CHEAPER
+    assert comparison.loc[PERFECT_CHECK, "verdict"] == experiment.CHEAPER
+    assert comparison.loc[CONSTANT_MIXTURES, "verdict"] != experiment.CHEAPER
+    assert comparison.loc[LOGISTIC, "cost_ratio"].ci_high < 0.6
+    assert comparison.loc[LOGISTIC, "gain_over_mixtures"].ci_low > 0
+    assert BEST_CONSTANT not in comparison.index
 
 
-def test_a_closed_question_gets_no_verdict(played):
-    closed = OPEN.where(OPEN.index != "money", headroom.NOT_OPEN)
-    found = experiment.compared(
-        results_table.make_results("recorded", played["rows"]),
-        played["drawn"],
-        SETTINGS.equivalence_margin,
-        closed,
-    )
-    assert (
-        found.loc[LOGISTIC, "verdict"] == headroom.NOT_OPEN
-        and found.loc[CHECK, "verdict"] == experiment.CHEAPER
-    )
+def test_a_question_that_is_not_open_gets_no_other_verdict(frames):
+    money_not_open = OPEN.where(OPEN.index != "money", headroom.NOT_OPEN)
+    comparison = compare(frames, money_not_open)
+    assert comparison.loc[LOGISTIC, "verdict"] == headroom.NOT_OPEN
+    assert comparison.loc[PERFECT_CHECK, "verdict"] == experiment.CHEAPER
+
+
+def test_a_pair_that_met_different_items_is_refused(frames):
+    rows = frames["rows"].query("condition == @model_selection.EQUAL_QUALITY")
+    lacking = rows[(rows["method"] != LOGISTIC) | (rows["item"] != rows["item"].iloc[0])]
+    with pytest.raises(ValueError, match="'logistic' and 'best constant' have not met the same"):
+        experiment.compare_pair(lacking, frames["repeat_averages"], LOGISTIC, BEST_CONSTANT)
 
 
 @pytest.mark.parametrize(
-    "quality, ratio, said",
+    "quality, cost_ratio, verdict",
     [
         ((0.0, -0.01, 0.01), (0.5, 0.4, 0.6), "cheaper"),
         ((0.0, -0.03, 0.03), (0.5, 0.4, 0.6), "undecided"),
         ((0.0, -0.01, 0.01), (0.95, 0.93, 0.97), "undecided"),
         ((-0.1, -0.12, -0.08), (0.5, 0.4, 0.6), "worse"),
-        ((0.1, 0.08, 0.12), (1.5, 1.4, 1.6), "dearer"),
+        ((0.1, 0.08, 0.12), (1.5, 1.4, 1.6), "more expensive"),
     ],
 )
-def test_verdicts_by_hand(quality, ratio, said):
-    assert experiment.verdict(Interval(*quality), Interval(*ratio), 0.02) == said
+def test_verdicts_by_hand(quality, cost_ratio, verdict):
+    intervals = Interval(*quality), Interval(*cost_ratio)
+    assert experiment.decide_verdict(*intervals, equivalence_margin=0.02) == verdict
 
 
-def test_promises_are_made_on_dev_and_broken_ones_are_counted(played):
-    means = played["levels"].dropna(subset="level")
-    assert (
-        means.groupby("level")["promised"].nunique() <= 5
-    ).all()  # everybody promises the same in a repeat
-    assert means["over_groups"].between(0, 1).all()
-    items = played["levels"].dropna(subset="over_items")
-    tight, loose = items.sort_values("promised")["over_items"].iloc[[0, -1]]
-    assert tight == 1.0 and loose < 0.5  # nothing costs as little as the least budget
+def test_budgets_are_promised_on_dev_and_broken_ones_are_counted(frames):
+    means = frames["budgets"].dropna(subset="level")
+    # All methods promise the same in a repeat.
+    assert (means.groupby("level")["promised"].nunique() <= SETTINGS.seeds).all()
+    assert means["groups_over_budget"].between(0, 1).all()
+    by_item = frames["budgets"].dropna(subset="items_over_budget").sort_values("promised")
+    lowest, highest = by_item["items_over_budget"].iloc[[0, -1]]
+    # No model costs as little as the lowest budget.
+    assert lowest == 1.0
+    assert highest < 0.5
 
 
-def test_a_shift_scores_the_second_table_alone_and_leaves_out_what_both_have():
-    here, there = made(), made(120)
-    there.items[60:] = [f"x{i}" for i in range(60)]
-    table, (fold,) = experiment.shifted(here, there)
-    assert len(table) == 240 + 60 and (fold.test >= 240).all() and len(fold.test) == 60
+def test_a_transfer_scores_the_second_table_alone_and_leaves_out_common_items():
+    source, target = made(), made(120)
+    target.items[60:] = [f"x{i}" for i in range(60)]
+    table, (fold,) = experiment.join_for_transfer(source, target)
+    assert len(table) == 240 + 60
+    assert fold.test.tolist() == list(range(240, 300))
     assert set(table.groups[fold.train]).isdisjoint(table.groups[fold.dev])
-    assert table.items[fold.test].tolist() == there.items[60:].tolist()
-    found = experiment.replayed(table, SETTINGS, [MIXTURES, LOGISTIC], [fold])
-    assert set(found["rows"]["item"]) == set(there.items[60:].tolist()) and found["aiq"].empty
+    assert table.items[fold.test].tolist() == target.items[60:].tolist()
+    frames = experiment.replay_table(table, SETTINGS, [CONSTANT_MIXTURES, LOGISTIC], [fold])
+    assert set(frames["rows"]["item"]) == set(target.items[60:].tolist())
+    assert frames["aiq"].empty
 
 
-def test_tables_without_common_models_cannot_be_shifted():
+def test_a_transfer_between_tables_without_common_models_is_refused():
     with pytest.raises(TableError, match="share 1 models"):
-        experiment.shifted(made(), made().select_models(["dear"]))
+        experiment.join_for_transfer(made(), made().select_models(["dear"]))
 
 
-def test_shares_of_strong_calls_begin_and_end_with_the_models_alone():
+def test_the_curve_of_strong_calls_runs_from_one_model_alone_to_the_other():
     table = made().select_models(["cheap", "dear"])
     folds = model_selection.make_cross_validation_folds(model_selection.assign_folds(table, 4, 0))
     choices = methods.make_choices(table, SETTINGS, 0, folds, [LOGISTIC])[LOGISTIC]
-    curve = experiment.shares(table, choices, folds)
-    assert (
-        curve["share"].iloc[[0, -1]].tolist() == [0, 1] and curve["share"].is_monotonic_increasing
-    )
+    curve = experiment.trace_strong_calls(table, choices, folds)
+    assert curve["share"].iloc[[0, -1]].tolist() == [0, 1]
+    assert curve["share"].is_monotonic_increasing
     assert curve["correct"].iloc[-1] == table.correct[:, 1].mean()
-    falls = pd.DataFrame({"share": [0.0, 0.5, 0.6, 1.0], "correct": [0.2, 0.6, 0.4, 0.8]})
-    assert "refused: quality falls" in experiment.threshold(falls)
-    assert experiment.threshold(falls.drop(index=2)) == pytest.approx(0.375)
+
+
+def test_a_curve_that_falls_has_no_call_threshold():
+    curve = pd.DataFrame({"share": [0.0, 0.5, 0.6, 1.0], "correct": [0.2, 0.6, 0.4, 0.8]})
+    assert "refused: quality falls" in experiment.find_call_threshold(curve)
+    assert experiment.find_call_threshold(curve.drop(index=2)) == pytest.approx(0.375)
 
 
 def find_keys(settings=SETTINGS) -> dict[str, str]:
@@ -144,7 +161,7 @@ def test_a_setting_changes_the_keys_of_the_tables_that_it_decides():
     }
 
 
-def test_a_table_whose_file_changed_is_played_again(monkeypatch):
+def test_a_table_whose_file_changed_is_replayed(monkeypatch):
     before, hash_file = find_keys(), artifacts.sha256_file
     changed = tables.OUTCOMES_FOLDER / "gsm.parquet"
     monkeypatch.setattr(
@@ -172,23 +189,23 @@ def test_a_shipped_table_reads_the_files_and_the_prices_that_its_job_holds(monke
 @pytest.mark.parametrize(
     "module", [model_selection, methods, headroom, experiment, rewards, seeds, stats, tables]
 )
-def test_a_version_that_is_raised_plays_every_table_again(module, monkeypatch):
+def test_a_version_that_is_raised_replays_every_table(module, monkeypatch):
     before = find_keys()
     monkeypatch.setattr(module, "VERSION", 99)
     assert not set(before.values()) & set(find_keys().values())
 
 
 def test_a_job_runs_once(tmp_path):
-    brief = SETTINGS.model_copy(update={"items": 60, "updates": 2, "seeds": 1, "jobs": 1})
-    first = experiment.run(brief, ["swe-multimodal"], tmp_path)
-    marks = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("done.json")}
-    again = experiment.run(brief, ["swe-multimodal"], tmp_path)
-    assert len(marks) == 1 and marks == {
-        path: path.stat().st_mtime_ns for path in tmp_path.rglob("done.json")
-    }
-    pd.testing.assert_frame_equal(first.rows, again.rows)
-    assert first.told.loc["swe-multimodal", "money"] == tables.RECORDED
-    assert (
-        set(first.gate["question"]) == set(headroom.QUESTIONS)
-        and np.isfinite(first.aiq["value"]).all()
-    )
+    def find_write_times() -> dict:
+        return {path: path.stat().st_mtime_ns for path in tmp_path.rglob("done.json")}
+
+    small = SETTINGS.model_copy(update={"items": 60, "updates": 2, "seeds": 1, "jobs": 1})
+    first = experiment.run(small, ["swe-multimodal"], tmp_path)
+    write_times = find_write_times()
+    second = experiment.run(small, ["swe-multimodal"], tmp_path)
+    assert len(write_times) == 1
+    assert find_write_times() == write_times
+    pd.testing.assert_frame_equal(first.rows, second.rows)
+    assert first.descriptions.loc["swe-multimodal", "money"] == tables.RECORDED_COSTS
+    assert set(first.gate["question"]) == set(headroom.MIN_WORTHWHILE_GAIN)
+    assert np.isfinite(first.aiq["value"]).all()

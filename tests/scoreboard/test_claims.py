@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib.experiment import results_table
-from lib.reports import accessibility_check
+from lib.plots import accessibility_check
 from lib.scoreboard import claim as entries
 from lib.scoreboard import (
     claim_cards,
@@ -604,14 +604,12 @@ def test_the_smallest_effect_is_that_of_80_percent_power():
 @pytest.mark.parametrize("gained, nothing", [(0.5, False), (0.0, True)])
 def test_a_lab_whose_training_gained_nothing_says_so(gained, nothing):
     ends = {"": 0.0, "_ci_low": -0.1, "_ci_high": 0.1}
-    lab = {
-        f"trained.preference_score_minus.start{end}": gained + shift for end, shift in ends.items()
-    }
-    lab |= {f"trained.preference_score{end}": 1 + shift for end, shift in ends.items()}
+    lab = {f"full.trained.gain{end}": gained + shift for end, shift in ends.items()}
+    lab |= {f"full.steer.cost{end}": 1 + shift for end, shift in ends.items()}
     v = judge_one_claim(
         {"06_tool_orchestration": lab},
         lesson="06_tool_orchestration",
-        test="{trained.preference_score} > 0",
+        test="{full.steer.cost} > 0",
     )
     assert v.verdict == "holds" and "weak" in v.reason and ("gained" in v.reason) == nothing
 

@@ -174,10 +174,15 @@ def test_committed_metrics_replicate_themselves():
 
 
 def test_lessons_are_named_by_how_they_begin():
-    assert replicate_command.select_lessons(ROOT, ["05_", "08"]) == [LESSON, "08_recorded_outcomes"]
+    assert replicate_command.select_lessons(ROOT, ["05_", "08_"]) == [
+        LESSON,
+        "08_recorded_outcomes",
+    ]
     with_appendix = [LESSON, "05a_budgeted_routing_details"]
     assert replicate_command.select_lessons(ROOT, ["05"]) == with_appendix
-    assert len(replicate_command.select_lessons(ROOT, [])) == 14  # 01a, 02a and 05a among them
+    assert (
+        len(replicate_command.select_lessons(ROOT, [])) == 16
+    )  # 01a, 02a, 05a, 06a and 08a among them
     with pytest.raises(ReplicationError, match="no lesson 77"):
         replicate_command.select_lessons(ROOT, ["77"])
 

@@ -5,6 +5,7 @@ the model. Left out: the notebooks around the experiments.
 """
 
 import asyncio
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,8 +26,7 @@ from lib.language_models import checkpoints
 from lib.llm.open_models import open_models
 from lib.orchestration import ablations, experiment, judged_episodes
 from lib.tasks.scorers.judge_scorer import JudgeScorer
-from lib.tool_orchestration import experiment as tools
-from lib.tool_orchestration.variants import NAMED as TOOL_VARIANTS
+from lib.tool_orchestration import episode_specs, evaluate_command, tool_outcomes
 from tests.agent_configuration.test_experiment import lab_models as make_team_models
 from tests.agent_configuration.test_experiment import settings as make_team_settings
 from tests.budgeted_routing import small_systems
@@ -37,7 +37,6 @@ from tests.language_models import tiny
 from tests.orchestration import zoo
 from tests.slots.models import NAME, draw_arithmetic, make_endpoint
 from tests.tool_orchestration import common
-from tests.tool_orchestration.test_experiment import settings as make_tool_settings
 
 Play = Callable[[str, Path], pd.DataFrame]
 DOMAIN = "education"
@@ -154,23 +153,36 @@ def play_expert(url: str, root: Path) -> pd.DataFrame:
     return results.experts[results.experts["method"] == WORD]
 
 
-def play_tools_and_agent(url: str, root: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Outcomes of the model as a tool, and episodes of the prompted orchestrator."""
-    base = make_tool_settings()
-    in_slots = {"models": base.tools.models | {WORD: NAME}, "agent": NAME}
-    params = add_endpoint(base, url, tools=in_slots)
-    models = write_lab_models(root / "models", {params.tools.base: common.schooled()})
-    results = tools.run(params, [TOOL_VARIANTS["paper"]], models, root / "runs")
-    episodes = results.episodes
-    return results.tried[results.tried["tool"] == WORD], episodes[episodes["method"] == tools.AGENT]
-
-
 def play_tool(url: str, root: Path) -> pd.DataFrame:
-    return play_tools_and_agent(url, root)[0]
+    """Outcomes of the model as a tool by itself, with the kind of each question."""
+    content = add_endpoint(small_systems.SMOKE_PARAMS, url).model_dump()
+    content["tools"]["models"][WORD] = NAME
+    params = config.validate_settings(content)
+    models = write_lab_models(root / "models", {})
+    outcomes = tool_outcomes.measure_tool_outcomes(params, 12, models, root / "runs")
+    kinds = {}
+    for split in ("dev", "test"):
+        questions = episode_specs.draw_questions_evenly(12, split, tool_outcomes.QUESTION_SEED)
+        kinds |= {(split, number): item.group for number, item in enumerate(questions)}
+    keys = zip(outcomes["split"], outcomes["item"], strict=True)
+    outcomes = outcomes.assign(group=[kinds[key] for key in keys])
+    return outcomes[outcomes["method"] == WORD]
 
 
 def play_agent(url: str, root: Path) -> pd.DataFrame:
-    return play_tools_and_agent(url, root)[1]
+    """The pilot study of `evaluate toolorchestra`, whose orchestrator is the model by its place in the parameters."""
+    questions = root / "questions.jsonl"
+    lines = []
+    for family in ("chain", "big"):
+        for item in draw_arithmetic(family, 12):
+            line = {"id": item.id, "prompt": item.prompt, "reference": item.reference}
+            lines.append(json.dumps(line | {"group": family}))
+    questions.write_text("\n".join(lines))
+    arguments = ["--data", str(questions), "--out", str(root / "out"), "--profile", "smoke"]
+    arguments += ["--experts", "scripted-small,scripted-large", "--questions", "8"]
+    arguments += ["--set", f"llm.models.{NAME}={json.dumps(make_endpoint(url))}"]
+    assert evaluate_command.main([*arguments, "--set", f"agent={NAME}"]) == 0
+    return artifacts.read_parquet(root / "out/pilot.parquet")
 
 
 def play_team(url: str, root: Path) -> pd.DataFrame:

@@ -12,7 +12,7 @@ from lib.agent_configuration.agent_system import ConfiguredQuestion
 from lib.agent_configuration.questions import questions
 from lib.budgeted_routing import expert_outcomes
 from lib.tasks import Item
-from lib.tool_orchestration import prompted_baseline, tool_environment
+from lib.tool_orchestration import prompted_baseline, single_tools, tool_environment
 from lib.tool_orchestration.episode_specs import Assignment
 from tests.agent_configuration.test_experiment import lab_models
 from tests.agent_configuration.test_experiment import settings as make_team_settings
@@ -74,9 +74,9 @@ def test_a_tool_of_lesson_06_that_is_a_model_answers_arithmetic(family, able_ser
     assignments = [offer_hosted_model(item) for item in draw_arithmetic(family, NUM_ITEMS)]
     with (
         open_endpoint_pool(able_server.url, max_tokens=500) as pool,
-        tool_environment.Desk(pool, CLOCK) as desk,
+        tool_environment.ToolEnvironment(pool, CLOCK) as desk,
     ):
-        rows = tool_environment.tried(desk, assignments, ["lab-nano"], "test")
+        rows = single_tools.try_single_tools(desk, assignments, ["lab-nano"], "test")
     assert sum(row["correct"] for row in rows) >= LEAST * NUM_ITEMS
 
 
@@ -86,9 +86,9 @@ def test_a_prompted_orchestrator_of_lesson_06_answers_arithmetic(family, able_se
     assignments = [offer_hosted_model(item, "calculator") for item in items]
     with (
         open_endpoint_pool(able_server.url, max_tokens=500) as pool,
-        tool_environment.Desk(pool, CLOCK) as desk,
+        tool_environment.ToolEnvironment(pool, CLOCK) as desk,
     ):
-        episodes = prompted_baseline.roll(desk, "mine", assignments, 6, 0, 0.0)
+        episodes = prompted_baseline.roll_out_assignments(desk, "mine", assignments, 6, 0, 0.0)
     assert sum(episode.correct for episode in episodes) >= LEAST * NUM_ITEMS
 
 

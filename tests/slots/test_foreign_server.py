@@ -21,7 +21,7 @@ from lib.llm.open_models import open_models
 from lib.orchestration import experiment
 from lib.orchestration.llm_judge import judge
 from lib.tasks.scorers.judge_scorer import JudgeScorer
-from lib.tool_orchestration import prompted_baseline, tool_environment
+from lib.tool_orchestration import prompted_baseline, single_tools, tool_environment
 from tests.agent_configuration.test_experiment import lab_models as make_team_models
 from tests.agent_configuration.test_experiment import settings as make_team_settings
 from tests.budgeted_routing.small_systems import open_endpoint_pool
@@ -105,9 +105,9 @@ def test_as_expert_its_replies_are_scored_and_those_cut_off_are_counted(pool):
 
 def test_as_tool_and_as_prompted_orchestrator_it_takes_part(pool):
     assignments = [offer_hosted_model(item, "calculator") for item in draw_arithmetic("big", 2)]
-    with tool_environment.Desk(pool, CLOCK) as desk:
-        rows = tool_environment.tried(desk, assignments, ["lab-nano"], "test")
-        episodes = prompted_baseline.roll(desk, "mine", assignments, 2, 0, 0.0)
+    with tool_environment.ToolEnvironment(pool, CLOCK) as desk:
+        rows = single_tools.try_single_tools(desk, assignments, ["lab-nano"], "test")
+        episodes = prompted_baseline.roll_out_assignments(desk, "mine", assignments, 2, 0, 0.0)
     assert [row["calls"] for row in rows] == [1, 1] and not any(row["failed"] for row in rows)
     assert all(episode.turns for episode in episodes)
     assert not any(episode.lost_own_reply for episode in episodes)

@@ -6,6 +6,7 @@ import re
 import shutil
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from lib.tasks import TaskError, load
@@ -432,3 +433,77 @@ def test_all_answers_of_gsm8k_are_numbers_and_all_of_math_have_a_subject_and_lev
 def test_a_task_that_runs_code_of_its_package_is_refused(task):
     with pytest.raises(TaskError, match=f"{task} runs code that comes with the package"):
         load(f"reasoning_gym:{task}")
+
+
+# HLE and FRAMES with every column that their cards list
+
+
+def write_hle(path: Path) -> Path:
+    """Rows as in cais/hle: pictures are texts or nothing, previews are records."""
+    rows = []
+    for number in range(4):
+        has_image = number == 3
+        rows.append(
+            {
+                "id": f"668{number}",
+                "question": f"What is {number} + 1?\n\nAnswer Choices:\nA. {number + 1}\nB. 0",
+                "image": "data:image/png;base64,AA==" if has_image else "",
+                "image_preview": {"bytes": b"x", "path": None} if has_image else None,
+                "answer": "A",
+                "answer_type": "multipleChoice",
+                "author_name": "Ada L.",
+                "rationale": "By counting.",
+                "rationale_image": None,
+                "raw_subject": "Arithmetic",
+                "category": "Math",
+                "canary": "not for training",
+            }
+        )
+    pd.DataFrame(rows).to_parquet(path)
+    return path
+
+
+def write_frames(path: Path) -> Path:
+    """Rows as in test.tsv of google/frames-benchmark: an index without a name, links in columns of their own."""
+    links = [f"wikipedia_link_{number}" for number in range(1, 11)] + ["wikipedia_link_11+"]
+    rows = []
+    for number in range(4):
+        row = {
+            "Prompt": f"How old was the author of book {number} when it came out?",
+            "Answer": str(30 + number),
+            **dict.fromkeys(links),
+            "wikipedia_link_1": f"https://example.org/{number}",
+            "reasoning_types": "Numerical reasoning | Multiple constraints",
+            "wiki_links": f"['https://example.org/{number}']",
+        }
+        rows.append(row)
+    pd.DataFrame(rows).to_csv(path, sep="\t")
+    return path
+
+
+def test_hle_is_read_with_all_of_its_columns_and_pictures_are_left_out(tmp_path):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    write_hle(folder / "test-00000-of-00001.parquet")
+    dataset = load(f"hle:{folder}", split="test")
+    assert [item.id for item in dataset] == ["6680", "6681", "6682"]
+    item = dataset.items[1]
+    assert (item.reference, item.group) == ("A", "Math")
+    assert "Answer Choices" in item.prompt and "counting" not in item.prompt
+    assert any("an image: 1 of 4" in note for note in dataset.notes)
+    scorer = make_scorer(dataset.scorer)
+    replies = ["<answer> A </answer>", "<answer> B </answer>", "A is what I think at first"]
+    assert [s.value for s in scorer.score(dataset.items, replies)][:2] == [1.0, 0.0]
+
+
+def test_frames_is_read_with_all_of_its_columns_and_links_are_no_part_of_the_prompt(tmp_path):
+    dataset = load(f"frames:{write_frames(tmp_path / 'test.tsv')}")
+    assert len(dataset) == 4 and len({item.id for item in dataset}) == 4
+    item = dataset.items[2]
+    assert (item.reference, item.group) == ("32", "Numerical reasoning")
+    assert "example.org" not in item.prompt and "example.org/2" in item.metadata["links"]
+    scorer = make_scorer(dataset.scorer)
+    replies = [f"<answer> {30 + number} </answer>" for number in range(3)] + [
+        "<answer> 7 </answer>"
+    ]
+    assert [s.value for s in scorer.score(dataset.items, replies)] == [1.0, 1.0, 1.0, 0.0]

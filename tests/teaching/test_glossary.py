@@ -8,7 +8,7 @@ import pytest
 from bs4 import BeautifulSoup
 from ruamel.yaml import YAML
 
-from lib.reports.accessibility_check import problems
+from lib.plots.accessibility_check import problems
 from lib.teaching import glossary
 
 ROOT = Path(__file__).resolve().parents[2]

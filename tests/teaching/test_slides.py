@@ -6,7 +6,7 @@ import nbformat
 import pytest
 from bs4 import BeautifulSoup
 
-from lib.reports.accessibility_check import ReportError, problems
+from lib.plots.accessibility_check import ReportError, problems
 from lib.teaching import slides
 from lib.teaching.exercises import TAG
 

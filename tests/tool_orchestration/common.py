@@ -5,8 +5,6 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-from transformers import LlamaForCausalLM
-
 from lib import tasks
 from lib.config import ROOT
 from lib.language_models import tokenizer as lab
@@ -14,20 +12,20 @@ from lib.language_models.chat_template import format_tool_call as called
 from lib.rl.expert_pool import ExpertQuery, ExpertReply
 from lib.tasks import Item
 from lib.tasks.synthesis import Task
-from lib.tool_orchestration import episode_specs, sft_warmup, tool_menu
+from lib.tool_orchestration import episode_specs, tool_menu
 from lib.tool_orchestration.episode_specs import Assignment
-from lib.tool_orchestration.tool_environment import Desk, Own, ToolEpisode, roll
+from lib.tool_orchestration.tool_environment import (
+    ToolEnvironment,
+    ToolEpisode,
+    roll_out_assignments,
+)
 from lib.tool_orchestration.tool_menu import Offer, ToolMenu, UserPreference
 from tests.budgeted_routing import small_systems
 from tests.budgeted_routing.small_systems import ScriptedController, ScriptedExperts
-from tests.language_models import tiny
 
 TOOLS = small_systems.SMOKE_PARAMS.tools
-TRAINING, UNSEEN = TOOLS.prices, TOOLS.unseen_prices
 MODELS = tuple(TOOLS.models)
 NAMES = (*tool_menu.FUNCTIONS, *MODELS)
-SEEN = tuple(name for name in NAMES if name not in TOOLS.unseen)
-FREE = Own(0.0, 0.0)
 NOBODY = UserPreference(1.0, 0.0, 0.0)
 REACHES = {  # by model and family: up to which difficulty it is good
     "lab-nano": {"chain": 2},
@@ -36,8 +34,8 @@ REACHES = {  # by model and family: up to which difficulty it is good
     "reasoner": {"chain": 6},
     "answerer": {"facts": 3},
 }
+WINDOW = 4_000  # tokens: menus in English are long in the lab's vocabulary
 CLOCK = {name: 0.01 * (i + 1) for i, name in enumerate(MODELS)}  # seconds per token
-UNK = lab.get_tokenizer().convert_tokens_to_ids(lab.UNK)
 
 
 def card(
@@ -67,9 +65,9 @@ def cards() -> dict[str, dict[str, Any]]:
 
 
 @cache
-def offers(path: str = TRAINING) -> dict[str, Offer]:
+def offers() -> dict[str, Offer]:
     """Everything on offer at list prices. Do not change it."""
-    return tool_menu.offers(tool_menu.price_list(ROOT / path), cards())
+    return tool_menu.make_offers(tool_menu.read_price_list(ROOT / TOOLS.prices), cards())
 
 
 def item(kind: str, difficulty: int = 1, seed: int = 0, split: str = "train") -> Item:
@@ -81,7 +79,7 @@ def item(kind: str, difficulty: int = 1, seed: int = 0, split: str = "train") ->
 @cache
 def offices(split: str = "train") -> tuple[Task, ...]:
     """Office tasks of all domains and difficulties."""
-    return episode_specs.office_corpus(split, 24, 0).tasks
+    return episode_specs.write_office_corpus(split, 24, 0).tasks
 
 
 def office(changes: bool) -> Task:
@@ -102,21 +100,21 @@ def given(
     factors: tuple[float, float] = (1.0, 1.0),
 ) -> Assignment:
     """Work with a menu of these tools at list prices times factors."""
-    told = ToolMenu(tuple(offers()[name].times(*factors) for name in names))
+    told = ToolMenu(tuple(offers()[name].scale_prices(*factors) for name in names))
     if not isinstance(work, Item):
         functions = tuple(f.name for f in work.domain.functions)
-        told = ToolMenu(told.offers, functions, offers()[tool_menu.OFFICE].times(*factors))
+        told = ToolMenu(told.offers, functions, offers()[tool_menu.OFFICE].scale_prices(*factors))
     return Assignment(work, told, preference, outage)
 
 
 def call(tool: str, argument: str) -> str:
     """A whole turn that calls."""
-    return f"{sft_warmup.thought('chain', 1)} {called(tool, argument)}"
+    return f"<think> + 1 </think> {called(tool, argument)}"
 
 
 def answer(text: Any) -> str:
     """A whole turn that answers."""
-    return f"{sft_warmup.thought('chain', 0)} {tasks.format_reply(str(text))}"
+    return f"<think> + 0 </think> {tasks.format_reply(str(text))}"
 
 
 class Singers(ScriptedExperts):
@@ -134,17 +132,21 @@ class Singers(ScriptedExperts):
 @contextmanager
 def at_work(
     reply: Callable[[ExpertQuery], ExpertReply] | str = "<answer> 4 </answer>",
-) -> Iterator[Desk]:
+) -> Iterator[ToolEnvironment]:
     """A desk with real functions and made-up models."""
-    with Desk(Singers(reply), CLOCK) as desk:
+    with ToolEnvironment(Singers(reply), CLOCK) as desk:
         yield desk
 
 
 def played(
-    desk: Desk, assigned: Assignment, *turns: str, own: Own = FREE, rounds: int = 5
+    desk: ToolEnvironment,
+    assigned: Assignment,
+    *turns: str,
+    rounds: int = 5,
 ) -> ToolEpisode:
     """One scripted episode."""
-    (episode,) = roll(ScriptedController(*turns), desk, [assigned], rounds, 0, own)
+    controller = ScriptedController(*turns, window=WINDOW)
+    (episode,) = roll_out_assignments(controller, desk, [assigned], rounds, 0)
     return episode
 
 
@@ -159,12 +161,3 @@ def told(episode: ToolEpisode) -> list[str]:
         part.replace("</response>", "").strip()
         for part in lab.decode(heard).split("<response>")[1:]
     ]
-
-
-@cache
-def schooled() -> LlamaForCausalLM:
-    """A few seconds of the first lesson: it calls, answers, and breaks the form now and then. Do not change it."""
-    model = tiny.model(0, spread=3.0, hidden=24, layers=2, intermediate=32)
-    traces = sft_warmup.corpus(400, offers(), 4.0, 0.5, offices()[:24], 5)
-    small_systems.fit_traces(model, traces, 140)
-    return model.eval()

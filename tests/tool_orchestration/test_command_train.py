@@ -11,7 +11,7 @@ from pandas.testing import assert_frame_equal
 
 from lib.experiment import artifacts
 from lib.llm.chat_model import Failure, Reply
-from lib.reports import accessibility_check
+from lib.plots import accessibility_check
 from lib.rl.generators import HFGenerator
 from lib.rl.user_training import inputs
 from lib.rl.user_training.evaluation import START, TRAINED
@@ -114,12 +114,12 @@ def test_nothing_is_learned_from_a_held_out_question(trained):
 
 def test_every_rule_of_the_lesson_answers_the_same_held_out_questions(trained):
     rows = read(trained, "evaluation")
-    methods = {START, TRAINED, "best always", "random", "oracle", "one a kind"}
+    methods = {START, TRAINED, "best single tool", "random", "oracle", "best by kind"}
     assert methods <= set(rows["method"])
-    assert any(method.startswith("always scripted") for method in rows["method"])
+    assert any(method.startswith("prefer scripted") for method in rows["method"])
     questions = rows.groupby("method")["item"].agg(lambda items: sorted(items))
     assert all(listed == questions[START] for listed in questions)
-    assert not set(rows["method"]) & {"always calculator", "always python"}
+    assert not set(rows["method"]) & {"prefer calculator", "prefer python"}
 
 
 def test_the_oracle_is_rewarded_as_much_as_any_single_model_on_every_question(trained):
@@ -138,16 +138,16 @@ def test_rewards_of_the_evaluation_are_those_of_the_training_over_all_answers_to
     question = start[start["condition"] == command.DRAWN_USERS].iloc[0]
     answers = rows[(rows["item"] == question["item"]) & rows["method"].isin([START, TRAINED])]
     vectors = list(np.stack(answers["m"]))
-    names = [*command.EVERYWHERE, "scripted-small", "scripted-large"]
+    names = [*command.GENERAL_FUNCTIONS, "scripted-small", "scripted-large"]
     for row in tries[
         (tries["split"] == "test") & (tries["item"] == question["number"])
     ].itertuples():
         calls = [float(row.calls) if name == row.tool else 0.0 for name in names]
         vectors.append(np.array([*calls, row.correct, -row.cost_usd, -row.seconds]))
     m = np.stack(vectors)
-    normalised = rewards.normalised(m, [0] * len(m))
+    normalised = rewards.normalize_within_groups(m, [0] * len(m))
     weights = np.tile(np.array(question["p"]), (len(m), 1))
-    expected = rewards.reward(normalised, weights, m[:, -3])
+    expected = rewards.compute_preference_rewards(normalised, weights, m[:, -3])
     assert answers["reward"].to_numpy() == pytest.approx(expected[: len(answers)])
 
 

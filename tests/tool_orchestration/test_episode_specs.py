@@ -11,18 +11,27 @@ from lib.config import ROOT
 from lib.experiment import seeds
 from lib.tasks import Item
 from lib.tasks.synthesis import Task
-from lib.tool_orchestration import episode_specs, tool_menu
-from lib.tool_orchestration.episode_specs import DIFFICULTIES, SHARES, TOOLS, Assignment
-from lib.tool_orchestration.tool_menu import LOCAL, OFFICE
+from lib.tool_orchestration import episode_specs, tool_menu, user_dialogue
+from lib.tool_orchestration.episode_specs import (
+    DIFFICULTIES,
+    MENU_SIZES,
+    QUESTION_SHARES,
+    Assignment,
+)
+from lib.tool_orchestration.tool_menu import ASK_USER, LOCAL_TOOLS, OFFICE
 from tests.tool_orchestration import common
-from tests.tool_orchestration.common import SEEN, given, item, offers, offices
+from tests.tool_orchestration.common import NAMES, given, item, offers, offices
 
 N, SPREAD = 400, 4.0
 
 
 def drawn(n: int = N, seed: int = 0) -> list[Assignment]:
-    works = episode_specs.mixed(n, "train", seed, offices())
-    return episode_specs.drawn(works, offers(), SEEN, SPREAD, seeds.rng("a test", seed=seed))
+    """Three questions for every office task."""
+    questions = episode_specs.draw_questions_evenly(n, "train", seed)
+    works = [*questions, *(offices() * n)[: len(questions) // 3]]
+    return episode_specs.draw_assignments(
+        works, offers(), NAMES, SPREAD, seeds.rng("a test", seed=seed)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -32,8 +41,8 @@ def many() -> list[Assignment]:
 
 def test_a_model_of_unknown_skill_is_asked_big_numbers_too_and_no_office_task():
     about_hosted_models = {"dollars_per_1k_tokens": 0.0, "tokens_per_second": 50.0, "accuracy": []}
-    prices = tool_menu.price_list(ROOT / common.TRAINING)
-    hosted = tool_menu.offers(prices, {"lab-large": about_hosted_models})["lab-large"]
+    prices = tool_menu.read_price_list(ROOT / common.TOOLS.prices)
+    hosted = tool_menu.make_offers(prices, {"lab-large": about_hosted_models})["lab-large"]
     assert not hosted.measured and offers()["lab-large"].measured
     for work, is_asked in ((item("big", 4), True), (item("chain", 6), True), (offices()[0], False)):
         assignment = given(work, "lab-nano")
@@ -41,28 +50,32 @@ def test_a_model_of_unknown_skill_is_asked_big_numbers_too_and_no_office_task():
         assert replace(assignment, menu=menu).usable == ([hosted] if is_asked else [])
 
 
-def test_capable_tools_are_good_at_it_usable_ones_can_be_asked_at_all():
+def test_usable_tools_are_those_that_can_be_asked_at_all():
     names = ("calculator", "search", "lookup", "lab-nano", "lab-mini", "answerer")
 
-    def both(kind, difficulty):
-        told = given(item(kind, difficulty), *names)
-        return [o.name for o in told.capable], [o.name for o in told.usable]
+    def list_usable(kind, difficulty):
+        return [offer.name for offer in given(item(kind, difficulty), *names).usable]
 
     models = ["lab-nano", "lab-mini", "answerer"]
-    assert both("chain", 2) == (["lab-nano", "lab-mini"], models)
-    assert both("chain", 4) == (["lab-mini"], models) and both("chain", 6) == ([], models)
-    assert both("big", 4) == (["calculator"], ["calculator"])
-    assert both("facts", 1) == (["search", "lookup", "answerer"], ["search", "lookup", *models])
-    assert given(common.office(changes=True), "search", "lab-mini").capable == []
+    assert list_usable("chain", 2) == list_usable("chain", 6) == models
+    assert list_usable("big", 4) == ["calculator"]
+    assert list_usable("facts", 1) == ["search", "lookup", *models]
+    assert given(common.office(changes=True), "search", "lab-mini").usable == []
+
+
+def is_good(offer, assignment) -> bool:
+    """Whether a tool's card says that it is good at the question."""
+    return offer.skills.get(assignment.kind, 0) >= assignment.difficulty
 
 
 def test_a_question_has_two_to_four_different_tools_and_one_is_good_at_it(many):
     asked = [a for a in many if isinstance(a.work, Item)]
     for a in asked:
-        assert TOOLS[0] <= len(a.menu.offers) <= TOOLS[1] and len(set(a.menu.names)) == len(
-            a.menu.names
-        )
-        assert a.capable and not a.menu.office and a.menu.desk is None
+        assert MENU_SIZES[0] <= len(a.menu.offers) <= MENU_SIZES[1] and len(
+            set(a.menu.names)
+        ) == len(a.menu.names)
+        assert any(is_good(offer, a) for offer in a.menu.offers)
+        assert not a.menu.office and a.menu.office_offer is None
     assert set(Counter(len(a.menu.offers) for a in asked)) == {2, 3, 4}
 
 
@@ -72,17 +85,17 @@ def test_an_office_task_has_all_functions_of_its_office_and_one_to_three_tools(m
     for a in told:
         functions = tuple(f.name for f in a.work.domain.functions)
         assert a.menu.office == functions and a.menu.names[-len(functions) :] == functions
-        assert TOOLS[0] - 1 <= len(a.menu.offers) <= TOOLS[1] - 1
+        assert MENU_SIZES[0] - 1 <= len(a.menu.offers) <= MENU_SIZES[1] - 1
         assert len(set(a.menu.names)) == len(a.menu.names)  # its own lookup, and no other
-        assert a.menu.desk.name == OFFICE and all(
-            a.menu.offer(name) is a.menu.desk for name in functions
+        assert a.menu.office_offer.name == OFFICE and all(
+            a.menu.offer(name) is a.menu.office_offer for name in functions
         )
 
 
 def test_prices_and_latencies_lie_within_the_spread_of_the_list_and_use_all_of_it(many):
     factors = []
     for a in many:
-        for o in (*a.menu.offers, *([a.menu.desk] if a.menu.desk else [])):
+        for o in (*a.menu.offers, *([a.menu.office_offer] if a.menu.office_offer else [])):
             listed = offers()[o.name]
             pair = (o.cost_usd / listed.cost_usd, o.seconds / listed.seconds)
             typical = (
@@ -105,7 +118,7 @@ def test_users_like_tools_that_are_on_their_menu(many):
         own = {o.name for o in a.menu.offers}
         assert set(a.preference.tools) <= own
         if a.preference.confidential:
-            assert set(a.preference.tools) == own & set(LOCAL)
+            assert set(a.preference.tools) == own & set(LOCAL_TOOLS)
     assert len({a.preference for a in many}) > 100
 
 
@@ -116,61 +129,47 @@ def test_equal_seeds_give_equal_assignments_and_others_others():
 
 @pytest.mark.parametrize("split", tasks.SPLITS)
 def test_all_work_is_of_its_split_and_of_all_difficulties(split):
-    told = episode_specs.mixed(N, split, 3, offices(split))
-    assert {w.split for w in told} == {split}
+    questions = episode_specs.draw_questions_evenly(N, split, 3)
+    assert {item.split for item in questions} == {split}
     for kind, difficulties in DIFFICULTIES.items():
-        assert {w.difficulty for w in told if isinstance(w, Item) and w.group == kind} == set(
-            difficulties
-        )
-    assert {w.difficulty for w in told if isinstance(w, Task)} == {1, 2, 3}
+        drawn_difficulties = {item.difficulty for item in questions if item.group == kind}
+        assert drawn_difficulties == set(difficulties)
+    assert {task.difficulty for task in offices(split)} == {1, 2, 3}
 
 
 def test_offices_are_as_many_as_asked_for_mixed_and_the_same_again():
-    told = episode_specs.office("test", 20, 1)
+    told = episode_specs.draw_office_tasks("test", 20, 1)
     assert len(told) == len({t.id for t in told}) == 20 and {t.split for t in told} == {"test"}
     assert len({t.domain.name for t in told}) == 4 and {t.difficulty for t in told} == {1, 2, 3}
-    assert told == episode_specs.office("test", 20, 1)
-    assert [t.id for t in told] != [t.id for t in episode_specs.office("test", 20, 2)]
-
-
-def test_outages_are_only_where_another_tool_would_do(many):
-    able = sum(len(a.capable) > 1 for a in many)
-    half, none = (
-        sum(a.outage > 0 for a in episode_specs.struck(many, s, seeds.rng("a test")))
-        for s in (0.5, 0.0)
-    )
-    assert none == 0 and 0.35 * able < half < 0.65 * able
-    told = episode_specs.struck(many, 1.0, seeds.rng("a test"))
-    assert [a.outage > 0 for a in told] == [len(a.capable) > 1 for a in many]
-    for before, after in zip(many, told, strict=True):
-        several = before.kind == "facts" and before.difficulty > 1
-        assert after.outage in (0, 2 if several else 1)
-        assert (after.work, after.menu, after.preference) == (
-            before.work,
-            before.menu,
-            before.preference,
-        )
-    assert {a.outage for a in told} == {0, 1, 2} and not any(
-        a.outage for a in told if isinstance(a.work, Task)
-    )
+    assert told == episode_specs.draw_office_tasks("test", 20, 1)
+    assert [t.id for t in told] != [t.id for t in episode_specs.draw_office_tasks("test", 20, 2)]
 
 
 def test_where_no_tool_is_good_at_a_question_there_is_a_menu_all_the_same():
-    told = episode_specs.menu_for(
+    told = episode_specs.draw_menu(
         item("chain", 6), offers(), ["search", "lab-nano"], 1.0, seeds.rng("a test")
     )
     assert set(told.names) == {"search", "lab-nano"}
 
 
 def test_kinds_come_in_their_shares():
-    told = episode_specs.mixed(2000, "train", 0, offices())
-    counts = Counter(w.group if isinstance(w, Item) else "office" for w in told)
-    assert {kind: counts[kind] / 2000 for kind in SHARES} == pytest.approx(SHARES, abs=0.035)
-    assert sum(SHARES.values()) == pytest.approx(1)
+    questions = episode_specs.draw_questions_evenly(200, "train", 0)
+    counts = Counter(item.group for item in questions)
+    assert {kind: counts[kind] / 200 for kind in QUESTION_SHARES} == QUESTION_SHARES
+
+
+def test_an_office_task_by_itself_has_its_functions_and_a_user_who_can_be_asked_where_one_keeps_parts_back():
+    task = common.office(changes=True)
+    functions = tuple(function.name for function in task.domain.functions)
+    assignment = episode_specs.assign_office_task(task, offers()[OFFICE])
+    assert assignment.menu.names == functions and assignment.prompt == task.instruction
+    dialogue = user_dialogue.make_dialogue(task)
+    asking = episode_specs.assign_office_task(task, offers()[OFFICE], dialogue)
+    assert asking.menu.names == (*functions, ASK_USER) and asking.prompt == dialogue.opening
 
 
 def test_a_pipeline_that_falls_short_says_so(monkeypatch):
     made = episode_specs.synthesize
     monkeypatch.setattr(episode_specs, "synthesize", lambda **told: made(**told | {"databases": 4}))
     with pytest.raises(tasks.TaskError, match="test, not 200"):
-        episode_specs.office_corpus("test", 200, 0)
+        episode_specs.write_office_corpus("test", 200, 0)

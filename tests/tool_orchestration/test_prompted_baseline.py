@@ -10,12 +10,12 @@ from lib.llm.chat_model import ChatRequest, Failure, Reply, ToolCall
 from lib.llm.open_models import ChatModels
 from lib.rl import call_protocol
 from lib.tool_orchestration import prompted_baseline
-from lib.tool_orchestration.tool_environment import Desk
+from lib.tool_orchestration.episode_rewards import make_episode_rows
+from lib.tool_orchestration.tool_environment import ToolEnvironment
 from lib.tool_orchestration.tool_menu import UserPreference
-from lib.tool_orchestration.variants import make_episode_rows
 from tests.budgeted_routing.small_systems import FunctionModel
 from tests.tool_orchestration import common
-from tests.tool_orchestration.common import CLOCK, FREE, NAMES, Singers, given, item, offers
+from tests.tool_orchestration.common import CLOCK, NAMES, Singers, given, item, offers
 
 BIG, FACT, CHAIN = item("big", 3), item("facts", 1), item("chain", 2)
 RELATION, PLACE = FACT.id.split("/")[1:]
@@ -81,8 +81,10 @@ class Prompted(Singers):
 
 def played(assigned, *turns, rounds: int = 4, backend: str = "endpoint"):
     pool = Prompted(*turns, backend=backend)
-    with Desk(pool, CLOCK) as desk:
-        (episode,) = prompted_baseline.roll(desk, "agent", [assigned], rounds, 0, 0.0)
+    with ToolEnvironment(pool, CLOCK) as desk:
+        (episode,) = prompted_baseline.roll_out_assignments(
+            desk, "agent", [assigned], rounds, 0, 0.0
+        )
     return episode, pool
 
 
@@ -164,7 +166,7 @@ def test_whatever_else_it_says_is_malformed_and_ends_the_episode(turn):
 def test_a_turn_that_the_server_lost_is_no_outcome(kind):
     episode, pool = played(given(FACT, "search", "calculator"), fails(kind), says(RIGHT))
     assert episode.failed and math.isnan(episode.correct) and len(pool.requests) == 1
-    (row,) = make_episode_rows([episode], NAMES, FREE).to_dict("records")
+    (row,) = make_episode_rows([episode], NAMES).to_dict("records")
     assert row["failed"] and math.isnan(row["correct"]) and row["calls"] == 0
 
 
@@ -187,9 +189,9 @@ def test_episodes_side_by_side_read_their_own_results():
         return says("", ("calculator", {"expression": expression}))
 
     pool = Prompted(say=say)
-    with Desk(pool, CLOCK) as desk:
+    with ToolEnvironment(pool, CLOCK) as desk:
         assignments = [given(work, "calculator", "python") for work in works]
-        episodes = prompted_baseline.roll(desk, "agent", assignments, 3, 0, 0.0)
+        episodes = prompted_baseline.roll_out_assignments(desk, "agent", assignments, 3, 0, 0.0)
     assert [episode.correct for episode in episodes] == [1.0] * 4
     assert len({request.seed for request in pool.requests}) == 8
 

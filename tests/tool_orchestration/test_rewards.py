@@ -16,7 +16,7 @@ AMOUNT = st.floats(1e-7, 10)
 def m(*rows) -> np.ndarray:
     """M, from rows of (calls, right, dollars, seconds)."""
     calls, correct, cost_usd, seconds = zip(*rows, strict=True)
-    return rewards.vectors(
+    return rewards.make_outcome_vectors(
         np.array(calls, float), np.array(correct, float), np.array(cost_usd), np.array(seconds)
     )
 
@@ -34,8 +34,8 @@ def groups(draw, least: int = 1, most: int = 4, tools: int = 2):
     return made, ids, np.array([users[g] for g in ids])
 
 
-def paid(made, ids, wanted, normalise=rewards.normalised) -> np.ndarray:
-    return rewards.reward(normalise(made, ids), wanted, made[:, -3])
+def paid(made, ids, wanted, normalise=rewards.normalize_within_groups) -> np.ndarray:
+    return rewards.compute_preference_rewards(normalise(made, ids), wanted, made[:, -3])
 
 
 def test_every_entry_lies_between_the_least_and_the_most_of_its_group_by_hand():
@@ -44,14 +44,14 @@ def test_every_entry_lies_between_the_least_and_the_most_of_its_group_by_hand():
     )
     expected = [[0, 0, 1, 1, 0], [1, 0, 0, 0, 0.5], [0.5, 0, 1, 0.5, 1], [0, 0, 0, 0, 0]]
     assert (
-        rewards.normalised(made, [5, 5, 5, 2]).tolist() == expected
+        rewards.normalize_within_groups(made, [5, 5, 5, 2]).tolist() == expected
     )  # the last one is a group of its own
 
 
 @given(groups())
 def test_entries_lie_in_0_to_1_and_the_extremes_of_a_group_are_reached(told):
     made, ids, _ = told
-    norm = rewards.normalised(made, ids)
+    norm = rewards.normalize_within_groups(made, ids)
     assert ((norm >= 0) & (norm <= 1)).all()
     for group in set(ids):
         rows = np.array(ids) == group
@@ -71,7 +71,10 @@ def test_of_two_right_rollouts_the_cheaper_or_faster_is_paid_more_and_by_the_pub
     made[[0, two], -3] = 1.0
     made[two, k] = -other
     less, more = (0, two) if made[0, k] >= made[two, k] else (two, 0)
-    correct, wrong = (paid(made, ids, wanted, n) for n in (rewards.normalised, rewards.published))
+    correct, wrong = (
+        paid(made, ids, wanted, n)
+        for n in (rewards.normalize_within_groups, rewards.normalize_with_sign_error)
+    )
     assert correct[less] >= correct[more]
     if made[less, k] == made[more, k]:
         assert correct[less] == correct[more]
@@ -82,7 +85,7 @@ def test_of_two_right_rollouts_the_cheaper_or_faster_is_paid_more_and_by_the_pub
 @given(groups())
 def test_wrong_earns_exactly_nothing_and_right_never_less(told):
     made, ids, wanted = told
-    for normalise in (rewards.normalised, rewards.published):
+    for normalise in (rewards.normalize_within_groups, rewards.normalize_with_sign_error):
         told = paid(made, ids, wanted, normalise)
         assert (told[made[:, -3] == 0] == 0).all() and (told >= 0).all()
 
@@ -94,7 +97,7 @@ def test_a_group_is_told_by_its_id_wherever_its_rollouts_stand(told, data):
     order = np.array(data.draw(st.permutations(range(len(ids)))))
     ids = np.array(ids)
     names = np.array(data.draw(st.permutations([0, 7, 12, 99])))[ids]  # whatever the ids are
-    for normalise in (rewards.normalised, rewards.published):
+    for normalise in (rewards.normalize_within_groups, rewards.normalize_with_sign_error):
         before, after = (
             paid(made, ids, wanted, normalise),
             paid(made[order], names[order], wanted[order], normalise),
@@ -108,8 +111,10 @@ def test_a_group_is_told_by_its_id_wherever_its_rollouts_stand(told, data):
 def test_the_published_error_by_hand():
     """(c + c_max) / (c_max - c_min) for dollars and for seconds; calls and outcome as they should be."""
     made = m(([0], 1, 2.0, 1.0), ([2], 1, 6.0, 5.0), ([1], 0, 4.0, 1.0), ([3], 1, 7.0, 7.0))
-    norm = rewards.published(made, [1, 1, 1, 0])
-    assert norm[:, :2].tolist() == rewards.normalised(made, [1, 1, 1, 0])[:, :2].tolist()
+    norm = rewards.normalize_with_sign_error(made, [1, 1, 1, 0])
+    assert (
+        norm[:, :2].tolist() == rewards.normalize_within_groups(made, [1, 1, 1, 0])[:, :2].tolist()
+    )
     assert norm[:, 2].tolist() == [(2 + 6) / 4, (6 + 6) / 4, (4 + 6) / 4, 0.0]
     assert norm[:, 3].tolist() == [(1 + 5) / 4, (5 + 5) / 4, (1 + 5) / 4, 0.0]
 
@@ -123,9 +128,9 @@ def test_the_evaluation_by_hand():
         [0 / 1, 2 / 2, 1 / 1, 0 / 3, 10 / 1],  # 0.2 ms count as one
         [2 / 3, 5 / 1, 0 / 1, 9 / 1, 0.5 / 400],  # 0.2 millionths count as one
     ]
-    assert rewards.against_start(after, start) == pytest.approx(np.array(expected))
+    assert rewards.normalize_against_start(after, start) == pytest.approx(np.array(expected))
     wanted = np.array([[0, 1, 1, 1, 0], [1, 1, 1, 0.5, 0.5], [1, 1, 1, 1, 1]])
-    told = rewards.score(after, start, wanted)
+    told = rewards.compute_preference_scores(after, start, wanted)
     assert told == pytest.approx([0.5 + 1 + 2.5, 1 + 1 + 0.5 * 10, 0.0])
 
 
@@ -134,7 +139,10 @@ def test_whoever_spends_less_than_before_never_scores_less(told, factor, k):
     start, _, wanted = told
     less = start.copy()
     less[:, k] /= factor
-    assert (rewards.score(less, start, wanted) >= rewards.score(start, start, wanted) - 1e-12).all()
+    assert (
+        rewards.compute_preference_scores(less, start, wanted)
+        >= rewards.compute_preference_scores(start, start, wanted) - 1e-12
+    ).all()
 
 
 def test_filters_by_hand():
@@ -154,10 +162,10 @@ def test_filters_by_hand():
         (0.0, 4, True, True),  # nothing is left of it, and nobody agrees
     ]
     given, ids, malformed, answered = (np.array(column) for column in zip(*rows, strict=True))
-    kept = rewards.kept(given, ids, malformed, answered)
+    kept = rewards.filter_rollouts(given, ids, malformed, answered)
     assert kept.rows.tolist() == [0, 1, 9, 10]
     assert (kept.malformed, kept.unanswered, kept.agreeing) == (3, 2, 3)
-    assert rewards.kept(given, ids, malformed, answered, 0.0).rows.tolist() == [
+    assert rewards.filter_rollouts(given, ids, malformed, answered, 0.0).rows.tolist() == [
         0,
         1,
         4,
@@ -166,7 +174,7 @@ def test_filters_by_hand():
         9,
         10,
     ]
-    assert rewards.kept(given, ids, malformed, answered, 0.2).rows.tolist() == [0, 1]
+    assert rewards.filter_rollouts(given, ids, malformed, answered, 0.2).rows.tolist() == [0, 1]
 
 
 @given(groups(), st.data())
@@ -178,8 +186,8 @@ def test_filters_do_not_mind_the_order_of_rollouts(told, data):
     bad, said = (
         np.array(data.draw(st.lists(st.booleans(), min_size=n, max_size=n))) for _ in range(2)
     )
-    before = rewards.kept(given, ids, bad, said)
-    after = rewards.kept(given[order], ids[order], bad[order], said[order])
+    before = rewards.filter_rollouts(given, ids, bad, said)
+    after = rewards.filter_rollouts(given[order], ids[order], bad[order], said[order])
     assert sorted(order[after.rows].tolist()) == before.rows.tolist()
     counts = [(k.malformed, k.unanswered, k.agreeing) for k in (before, after)]
     assert counts[0] == counts[1] and len(before.rows) + sum(counts[0]) == n
@@ -193,3 +201,24 @@ def test_preferences_out_of_0_to_1_are_refused(told, wrong, data):
     wanted[data.draw(st.integers(0, len(ids) - 1)), data.draw(st.integers(0, 4))] = wrong
     with pytest.raises(ValueError, match="preferences"):
         paid(made, ids, wanted)
+
+
+@given(groups(least=2))
+def test_a_bounded_score_lies_in_0_to_1_and_1_half_is_what_the_start_has_for_cost_and_latency(told):
+    start, _, wanted = told
+    scores = rewards.compute_bounded_scores(start, start, wanted)
+    assert ((scores >= 0) & (scores <= 1)).all()
+    only_cost = np.zeros_like(wanted)
+    only_cost[:, rewards.COST_INDEX] = 1.0
+    scores = rewards.compute_bounded_scores(start, start, only_cost)
+    assert scores == pytest.approx(0.5 * start[:, rewards.OUTCOME_INDEX])
+
+
+def test_a_bounded_score_by_hand():
+    """A quarter of the start's cost is worth .8, whatever the unit; half of its calls of a liked tool is worth .5."""
+    start = m(([2], 1, 4e-6, 1.0))
+    after = m(([1], 1, 1e-6, 1.0))
+    preferences = np.array([[1.0, 0.0, 1.0, 0.0]])
+    assert rewards.compute_bounded_scores(after, start, preferences) == pytest.approx([0.65])
+    free = m(([1], 1, 0.0, 1.0))
+    assert rewards.compute_bounded_scores(free, start, preferences) == pytest.approx([0.75])

@@ -12,9 +12,13 @@ from lib.llm.chat_model import Failure
 from lib.rl import call_protocol
 from lib.rl.expert_pool import ExpertReply
 from lib.tasks import multi_hop_facts
-from lib.tool_orchestration import tool_environment as desks
-from lib.tool_orchestration.single_tool_baselines import strategy
-from lib.tool_orchestration.tool_environment import OUTAGE, Own, ToolEpisode, roll, tried
+from lib.tool_orchestration import plain_prompt
+from lib.tool_orchestration.single_tools import make_strategy, try_single_tools
+from lib.tool_orchestration.tool_environment import (
+    OUTAGE,
+    ToolEpisode,
+    roll_out_assignments,
+)
 from lib.tool_orchestration.tool_menu import OFFICE
 from tests.budgeted_routing.small_systems import ScriptedController
 from tests.tool_orchestration import common
@@ -211,7 +215,9 @@ def test_a_model_whose_server_failed_ends_the_episode_without_an_outcome():
     lost = ExpertReply("", 0.0, failure=Failure("connection", "nobody listens"))
     with at_work(lambda query: lost) as made:
         episode = played(made, menu_of(CHAIN), call("lab-mini", "1 = ?"), answer(CHAIN.reference))
-        rows = tried(made, [menu_of(CHAIN), menu_of(FACT)], ["lab-mini", "search"], "test")
+        rows = try_single_tools(
+            made, [menu_of(CHAIN), menu_of(FACT)], ["lab-mini", "search"], "test"
+        )
     assert (
         episode.failed and episode.is_done and math.isnan(episode.correct) and told(episode) == []
     )
@@ -219,20 +225,17 @@ def test_a_model_whose_server_failed_ends_the_episode_without_an_outcome():
     assert math.isnan(correct["lab-mini", 0]) and correct["search", 1] == 1.0
 
 
-def test_the_orchestrators_own_tokens_are_paid_once_each_and_take_time_where_it_writes_them(desk):
-    own = Own(1e-7, 0.01)
+def test_an_episode_costs_what_its_calls_cost_and_holds_all_that_was_read_and_written(desk):
     turns = [call("calculator", "1 + 1"), "<think>", answer(4)]
-    episode = played(desk, menu_of(BIG), *turns, own=own)
-    written = sum(len(lab.encode(turn)) for turn in turns)
-    heard = len(lab.encode("<response> 2 </response> <response> error </response>"))
-    prompt = len(encode_conversation(episode.assignment.messages))
-    assert (episode.num_written_tokens, len(episode.ids)) == (written, prompt + written + heard)
-    tool = offers()["calculator"]
-    assert desks.cost_usd(episode, own) == pytest.approx(
-        2.5 * tool.cost_usd + 1e-7 * len(episode.ids)
-    )
-    assert episode.seconds == pytest.approx(0.5 * tool.seconds + 0.01 * written)
-    assert episode.cost_usd == pytest.approx(2.5 * tool.cost_usd)  # of the calls alone
+    episode = played(desk, menu_of(BIG), *turns)
+    num_written = sum(len(lab.encode(turn)) for turn in turns)
+    num_read = len(lab.encode("<response> 2 </response> <response> error </response>"))
+    prompt = encode_conversation(plain_prompt.write_plain_messages(episode.assignment))
+    assert episode.num_written_tokens == num_written
+    assert len(episode.ids) == len(prompt) + num_written + num_read
+    calculator = offers()["calculator"]
+    assert episode.cost_usd == pytest.approx(2.5 * calculator.cost_usd)
+    assert episode.seconds == pytest.approx(0.5 * calculator.seconds)
 
 
 def test_an_outage_from_the_first_call_on_takes_the_time_and_asks_nobody(desk):
@@ -254,10 +257,10 @@ def test_an_outage_from_the_first_call_on_takes_the_time_and_asks_nobody(desk):
 
 def test_an_outage_in_the_middle_lets_the_first_call_through(desk):
     work = item("facts", 2)
-    plan = strategy("lookup", work)
-    one, _ = next(plan)
+    plan = make_strategy("lookup", work)
+    one = next(plan)
     relation, place = one.split()
-    two, _ = plan.send(multi_hop_facts.build_records()[relation][place])
+    two = plan.send(multi_hop_facts.build_records()[relation][place])
     turns = [
         call("lookup", one),
         call("lookup", two),
@@ -302,19 +305,16 @@ def test_an_office_task_is_judged_by_execution_fidelity_and_completeness(desk):
 
     assert verdict(ASKS, first(ASKS), answer(ASKS.answer)) == (True, True, True)
     assert verdict(ASKS, first(ASKS), answer("nothing")) == (True, False, True)
-    assert verdict(ASKS, answer(ASKS.answer)) == (
-        True,
-        True,
-        False,
-    )  # a guess, and nobody was asked
+    # A guess: no call gave the information.
+    assert verdict(ASKS, answer(ASKS.answer)) == (True, False, False)
     assert verdict(CHANGES, first(CHANGES), answer("done")) == (True, True, True)
     assert verdict(CHANGES, answer("done")) == (False, True, False)
     assert verdict(CHANGES, first(CHANGES), first(CHANGES), answer("done"))[1:] == (True, True)
 
 
 def test_every_episode_has_the_office_to_itself(desk):
-    generator = ScriptedController(first(CHANGES), answer("done"))
-    both = roll(generator, desk, [menu_of(CHANGES, "search")] * 2, 3, 0, common.FREE)
+    generator = ScriptedController(first(CHANGES), answer("done"), window=common.WINDOW)
+    both = roll_out_assignments(generator, desk, [menu_of(CHANGES, "search")] * 2, 3, 0)
     assert [e.correct for e in both] == [1.0, 1.0] and both[0].office is not both[1].office
     again = played(desk, menu_of(CHANGES, "search"), answer("done"))
     assert again.correct == 0.0  # nobody's changes are left over
@@ -335,13 +335,12 @@ def test_an_episode_is_the_same_alone_and_in_a_batch(desk):
     }
 
     def episodes(some):
-        return roll(
-            ScriptedController(write=lambda q, t: says[q][t]),
+        return roll_out_assignments(
+            ScriptedController(write=lambda q, t: says[q][t], window=common.WINDOW),
             desk,
             [menu_of(w) for w in some],
             4,
             3,
-            Own(1e-7, 0.01),
         )
 
     together = episodes(works)
@@ -350,28 +349,6 @@ def test_an_episode_is_the_same_alone_and_in_a_batch(desk):
         for name in ("ids", "mask", "correct", "cost_usd", "seconds", "counts", "turns"):
             assert getattr(alone, name) == getattr(one, name), name
     assert [e.correct for e in together] == [float(CHAIN.reference == "4"), 1.0, 1.0, 1.0, 0.0]
-
-
-def test_tried_by_hand(desk):
-    """Rows for every tool and question that it can be asked, at the menu's prices, and nobody else is paid."""
-    work = item("facts", 2)
-    wanted = [
-        menu_of(BIG, "calculator", "lab-mini"),
-        menu_of(work, "lookup", "lab-mini"),
-        menu_of(CHAIN, "lab-mini"),
-    ]
-    rows = tried(desk, wanted, ("calculator", "lookup", "lab-mini"), "a test")
-    assert [(r["item"], r["tool"], r["correct"], r["calls"]) for r in rows] == [
-        (0, "calculator", 1.0, 1),
-        (1, "lookup", 1.0, 2),
-        (1, "lab-mini", 0.0, 1),
-        (2, "lab-mini", float(CHAIN.reference == "4"), 1),
-    ]
-    assert [r["cost_usd"] for r in rows[:2]] == pytest.approx(
-        [2.5 * offers()["calculator"].cost_usd, 2 * 2.5 * offers()["lookup"].cost_usd]
-    )
-    assert rows[1]["seconds"] == pytest.approx(2 * 0.5 * offers()["lookup"].seconds)
-    assert {q.text for q in desk.pool.queries} == {work.prompt, CHAIN.prompt}
 
 
 def test_a_malformed_call_is_not_the_first(desk):
@@ -392,28 +369,6 @@ def test_an_office_function_with_wrong_words_is_heard_as_error_and_paid(desk, ar
     assert episode.num_malformed == 0 and told(episode) == ["error"]
     assert episode.cost_usd == pytest.approx(2.5 * offers()[OFFICE].cost_usd)
     assert episode.seconds == pytest.approx(0.5 * offers()[OFFICE].seconds)
-
-
-def test_tried_says_the_same_again_and_draws_per_question(desk):
-    with at_work(lambda query: ExpertReply(str(query.seed % 10), 1e-5, 1, 1)) as made:
-        wanted = [menu_of(item("chain", 2, seed), "lab-mini") for seed in range(12)]
-        one, two = (tried(made, wanted, ["lab-mini"], "a test") for _ in range(2))
-        other = tried(made, wanted, ["lab-mini"], "another")
-    keys = [query.seed for query in made.pool.queries]
-    assert one == two and keys[:12] == keys[12:24] and len(set(keys[:12])) == 12
-    assert not set(keys[24:]) & set(keys[:12]) and len(other) == 12
-
-
-@pytest.mark.parametrize(
-    "kind, counted_as",
-    [("truncated", "truncated"), ("refusal", "unusable"), ("moderation", "failed")],
-)
-def test_a_trial_counts_what_became_of_replies_that_hold_no_answer(kind, counted_as):
-    with at_work(lambda query: ExpertReply("", 1e-5, 1, 1, failure=Failure(kind))) as made:
-        (row,) = tried(made, [menu_of(CHAIN, "lab-mini")], ["lab-mini"], "a test")
-    counts = {name: row[name] for name in ("failed", "truncated", "unusable")}
-    assert counts == dict.fromkeys(counts, 0) | {counted_as: 1}
-    assert math.isnan(row["correct"]) == (kind == "moderation")
 
 
 def test_the_sandbox_is_closed_after_the_desk():

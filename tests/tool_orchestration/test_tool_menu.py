@@ -2,22 +2,22 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
+from lib import config
 from lib.config import ROOT, ParamsError
-from lib.language_models import tokenizer as lab
-from lib.tool_orchestration import tool_menu
+from lib.tool_orchestration import plain_prompt, tool_menu, tool_outcomes
+from lib.tool_orchestration.episode_specs import Assignment
 from lib.tool_orchestration.tool_menu import (
     FUNCTIONS,
-    LOCAL,
+    LOCAL_TOOLS,
     OBJECTIVES,
     OFFICE,
-    Offer,
-    ToolMenu,
     UserPreference,
 )
-from tests.tool_orchestration.common import MODELS, NAMES, TRAINING, UNK, UNSEEN, card, offers
+from tests.budgeted_routing import small_systems
+from tests.budgeted_routing.job_helpers import ENDPOINT_MODEL
+from tests.tool_orchestration.common import MODELS, NAMES, TOOLS, card, item
 
 RATE = "{cost_usd: 1.0e-6, seconds: 0.01}"
 LINES = [f"  {name}: {RATE}" for name in (*FUNCTIONS, OFFICE)]
@@ -29,23 +29,14 @@ def written(folder, content) -> tool_menu.PriceList:
     """A price list from text, or from bytes."""
     path = folder / "prices.yaml"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return tool_menu.price_list(path)
+    return tool_menu.read_price_list(path)
 
 
-def test_both_price_lists_price_every_tool_of_the_parameters_and_the_second_turns_the_first_upside_down():
-    lists = [tool_menu.price_list(ROOT / path) for path in (TRAINING, UNSEEN)]
-    for told in lists:
-        assert set(told.calls) == {*FUNCTIONS, OFFICE} and set(told.models) == set(MODELS)
-        assert all(
-            rate.cost_usd > 0 and rate.seconds > 0
-            for part in (told.calls, told.models)
-            for rate in part.values()
-        )
-    one, two = (told.calls for told in lists)
-    cheap, dear = (
-        min(FUNCTIONS, key=lambda n, rates=rates: rates[n].cost_usd) for rates in (one, two)
-    )
-    assert cheap != dear and all(one[name] != two[name] for name in one)
+def test_the_price_list_prices_every_tool_of_the_parameters():
+    prices = tool_menu.read_price_list(ROOT / TOOLS.prices)
+    assert set(prices.calls) == {*FUNCTIONS, OFFICE} and set(prices.models) == set(MODELS)
+    for rate in (*prices.calls.values(), *prices.models.values()):
+        assert rate.cost_usd > 0 and rate.seconds > 0
 
 
 @pytest.mark.parametrize(
@@ -88,14 +79,34 @@ def test_a_wrong_price_list_is_refused_by_file_and_key(tmp_path, content, named)
     assert "prices.yaml" in str(told.value)
 
 
-def test_a_model_without_a_price_is_named():
-    with pytest.raises(ParamsError, match="lab-tiny"):
-        tool_menu.offers(tool_menu.price_list(ROOT / TRAINING), {"lab-tiny": card({})})
+def test_a_model_that_no_price_list_names_costs_what_its_card_says():
+    about = card({"chain": 2}, cost_usd=0.004, speed=200.0)
+    prices = tool_menu.read_price_list(ROOT / TOOLS.prices)
+    offer = tool_menu.make_offers(prices, {"lab-tiny": about})["lab-tiny"]
+    assert (offer.cost_usd, offer.seconds, offer.model) == (1.0, 1.0, True)
+    assert offer.typical_cost_usd == pytest.approx(50 * 0.004 / 1000)
+
+
+def test_one_line_under_llm_models_puts_an_endpoint_on_menus_and_into_prompts():
+    """No price list, name or prompt changes."""
+    content = small_systems.SMOKE_PARAMS.model_dump()
+    common_settings = config.read_params_file()["llm"]["common"]
+    content["llm"]["models"]["mine"] = common_settings | ENDPOINT_MODEL
+    content["tools"]["models"]["my-model"] = "mine"
+    params = config.validate_settings(content, config.Params, "a test")
+    about = tool_outcomes.read_model_card(params.llm, "mine", "no folder")
+    prices = tool_menu.read_price_list(ROOT / params.tools.prices)
+    offer = tool_menu.make_offers(prices, {"my-model": about})["my-model"]
+    assert offer.typical_cost_usd == pytest.approx(50 * 1e-6) and not offer.measured
+    menu = tool_menu.ToolMenu((offer,))
+    assert "my-model" in tool_menu.list_tools(params.tools)
+    assigned = Assignment(item("chain"), menu, UserPreference(1.0, 0.0, 0.0))
+    assert "my-model" in plain_prompt.write_plain_messages(assigned)[0]["content"]
 
 
 def test_functions_are_priced_per_call_and_models_by_their_cards(tmp_path):
     prices = GOOD.replace(f"lab-nano: {RATE}", "lab-nano: {cost_usd: 3.0, seconds: 0.5}")
-    told = tool_menu.offers(
+    told = tool_menu.make_offers(
         written(tmp_path, prices), {"lab-nano": card({"chain": 2}, cost_usd=0.004, speed=200.0)}
     )
     assert list(told) == [*FUNCTIONS, OFFICE, "lab-nano"]
@@ -114,21 +125,13 @@ def test_functions_are_priced_per_call_and_models_by_their_cards(tmp_path):
     assert told[OFFICE].skills == {}
 
 
-@pytest.mark.parametrize(
-    ("amount", "digit"),
-    [(0, 0), (1e-9, 0), (1, 0), (1.3, 0), (1.5, 1), (2, 1), (8, 3), (100, 7), (512, 9), (1e9, 9)],
-)
-def test_a_level_is_how_often_the_least_is_doubled(amount, digit):
-    assert tool_menu.level(amount, 1.0) == digit and tool_menu.level(amount * 1e-7, 1e-7) == digit
-
-
 def test_a_card_is_good_up_to_the_first_difficulty_below_3_of_4():
     def rows(*accuracies, family="chain", skin="plain"):
         about = {"category": family, "skin": skin}
         return [about | {"difficulty": d, "accuracy": a} for d, a in enumerate(accuracies, start=1)]
 
     def skills(*told):
-        return tool_menu.skills({"accuracy": [row for part in told for row in reversed(part)]})
+        return tool_menu.find_skills({"accuracy": [row for part in told for row in reversed(part)]})
 
     assert skills(rows(1.0, 0.9, 0.75, 0.74, 1.0)) == {"chain": 3}
     assert skills(rows(0.74, 1.0)) == {} and skills([]) == {}
@@ -139,25 +142,6 @@ def test_a_card_is_good_up_to_the_first_difficulty_below_3_of_4():
         "big": 1,
         "facts": 2,
     }
-
-
-@given(
-    st.permutations(NAMES),
-    st.floats(0.01, 100),
-    st.floats(0.01, 100),
-    WEIGHT,
-    WEIGHT,
-    WEIGHT,
-    st.booleans(),
-)
-def test_texts_have_only_words_of_the_lab(names, cost_usd, seconds, a, c, t, confidential):
-    told = ToolMenu(
-        tuple(offers()[n].times(cost_usd, seconds) for n in names), ("lookup",), offers()[OFFICE]
-    )
-    who = UserPreference(a, c, t, tuple(names), confidential)
-    for text in (told.text, who.text):
-        ids = lab.encode(text)
-        assert UNK not in ids and lab.decode(ids) == text
 
 
 def test_a_user_as_in_the_papers_appendix():
@@ -180,7 +164,7 @@ def test_a_user_as_in_the_papers_appendix():
 
 def drawn(n: int = 600, names=NAMES) -> list[UserPreference]:
     rng = np.random.default_rng(0)
-    return [tool_menu.drawn_preference(rng, names) for _ in range(n)]
+    return [tool_menu.draw_preference(rng, names) for _ in range(n)]
 
 
 def test_users_by_lot_weigh_in_ninths_and_their_largest_weight_is_1():
@@ -191,9 +175,6 @@ def test_users_by_lot_weigh_in_ninths_and_their_largest_weight_is_1():
             and (weights >= 0).all()
             and np.abs(9 * weights - np.round(9 * weights)).max() < 1e-9
         )
-        assert [int(word) for word in who.text.split()[1:6:2]] == np.round(
-            9 * weights
-        ).tolist()  # nothing is lost
 
 
 def test_every_fourth_user_has_confidential_data_and_every_fourth_likes_one_or_two_tools():
@@ -203,20 +184,9 @@ def test_every_fourth_user_has_confidential_data_and_every_fourth_likes_one_or_t
         [w for w in told if w.tools and not w.confidential],
     )
     assert 110 < len(secret) < 190 and 110 < len(likes) < 190
-    assert all(w.tools == LOCAL for w in secret) and {len(w.tools) for w in likes} == {1, 2}
+    assert all(w.tools == LOCAL_TOOLS for w in secret) and {len(w.tools) for w in likes} == {1, 2}
     assert {name for w in likes for name in w.tools} == set(NAMES)
     assert all(list(w.tools) == sorted(w.tools, key=NAMES.index) for w in likes)
     told = drawn(names=MODELS)  # none of which is on their own machine
     assert not any(w.confidential for w in told) and all(set(w.tools) <= set(MODELS) for w in told)
     assert not any(w.tools for w in drawn(50, names=()))
-
-
-def test_the_text_of_an_offer_by_hand():
-    about = Offer("lab-mini", True, 1.0, 1.0, 64e-7, 16e-3, {"chain": 4, "facts": 1})
-    assert about.text == "lab-mini $ 6 / 4 + 4 ? 1"
-    assert Offer("search", False, 0.0, 0.0, 0.0, 0.0, {}).text == "search $ 0 / 0"
-    told = ToolMenu((about, offers()["search"]), ("lookup", "moves"), offers()[OFFICE])
-    assert (
-        told.text == f"tools lab-mini $ 6 / 4 + 4 ? 1 , {offers()['search'].text} , lookup , moves"
-    )
-    assert told.names == ("lab-mini", "search", "lookup", "moves")

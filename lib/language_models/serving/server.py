@@ -234,7 +234,23 @@ def app(
         models = [
             LabCompletionModel(model, max_queue_length, max_batch_size) for model in models.values()
         ]
-    service = CompletionService(models)
+    return make_application(CompletionService(models), key)
+
+
+def make_application(
+    service: CompletionService, key: str = "", extra_routes: Sequence[Route] = ()
+) -> Starlette:
+    """Build the web application of a service that completes chats.
+
+    Args:
+        service: The models by name; or anything else with `models`, `start_completion`, `list_models`,
+            `describe_model` and `aclose`, such as a router.
+        key: The API key that requests to /v1 must send; "" lets all pass.
+        extra_routes: Further addresses.
+
+    Returns:
+        The ASGI application.
+    """
 
     @contextlib.asynccontextmanager
     async def close_after_serving(_: Starlette) -> AsyncIterator[None]:
@@ -247,6 +263,7 @@ def app(
             Route("/v1/models", list_models, methods=["GET"]),
             Route("/v1/models/{name:path}", describe_model, methods=["GET"]),
             Route("/v1/chat/completions", complete_chat, methods=["POST"]),
+            *extra_routes,
         ],
         middleware=[Middleware(KeyGuard, key=key)] if key else [],
         exception_handlers={

@@ -17,7 +17,7 @@ from typing import Any
 from nbformat import NotebookNode
 
 from lib.experiment import artifacts, leftovers
-from lib.reports.accessibility_check import ReportError
+from lib.plots.accessibility_check import ReportError
 from lib.reports.execute import dvc_stage, papermill_engine, strip_outputs
 from lib.reports.execute.dvc_stage import LessonStage, RunError
 from lib.reports.execute.figure_alt_texts import complete_alt_texts

@@ -12,7 +12,7 @@ import sys
 import textwrap
 from typing import TYPE_CHECKING, Any
 
-from lib.reports.accessibility_check import GENERATED_ALT, IMAGES
+from lib.plots.accessibility_check import GENERATED_ALT, IMAGES
 
 if TYPE_CHECKING:  # a kernel needs no notebook
     from nbformat import NotebookNode

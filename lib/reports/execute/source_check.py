@@ -15,7 +15,8 @@ from pathlib import Path
 from IPython.core.inputtransformer2 import TransformerManager
 from nbformat import NotebookNode
 
-from lib.reports import accessibility_check, html, markdown
+from lib.plots import accessibility_check
+from lib.reports import html, markdown
 
 PARAMETERS_TAG = "parameters"
 MAY_FAIL_TAG = "raises-exception"

@@ -11,7 +11,7 @@ import numpy as np
 from lib.experiment import seeds
 from lib.tasks.item import SPLITS, TaskError
 from lib.tasks.synthesis.corpus import Corpus, load_corpus
-from lib.tasks.synthesis.database import CallError, Database, find_problems
+from lib.tasks.synthesis.database import CallError, CompletedCall, Database, find_problems
 from lib.tasks.synthesis.domains import DOMAINS, Column, Function, Records, TableSchema, TaskDomain
 from lib.tasks.synthesis.filters import DropRecord, Solver, filter_tasks, find_fault
 from lib.tasks.synthesis.llm_writer import LLMWriter
@@ -19,7 +19,7 @@ from lib.tasks.synthesis.tasks import Call, GoldenOutcome, Source, Task, list_st
 from lib.tasks.synthesis.verification import VerificationResult, mentions, verify_trajectory
 from lib.tasks.synthesis.writers import Draft, ProceduralWriter, Writer
 
-VERSION = 1  # of the office tasks of this package
+VERSION = 2  # of the office tasks of this package, and of how trajectories are judged
 HARDEST = 3
 
 

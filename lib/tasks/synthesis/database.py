@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from lib.tasks.synthesis.domains import HIGHEST_DIGIT, Function, Records, TableSchema, TaskDomain
 
@@ -35,12 +36,28 @@ class CallError(ValueError):
     """A call that cannot be carried out; nothing has changed. Its text is the reply."""
 
 
+@dataclass(frozen=True)
+class CompletedCall:
+    """A call that a database carried out.
+
+    Attributes:
+        function: Name of the function.
+        arguments: In the order of its parameters.
+        reply: What it replied.
+    """
+
+    function: str
+    arguments: tuple[str, ...]
+    reply: str
+
+
 class Database:
     """An SQLite database in memory with the records of a domain.
 
     Attributes:
         domain: Its tables and functions.
         operated_entries: The entries (table, key) that calls read or wrote so far.
+        completed_calls: All calls so far that were carried out, in order; calls that failed are not among them.
     """
 
     def __init__(self, domain: TaskDomain, records: Records) -> None:
@@ -58,6 +75,7 @@ class Database:
             raise ValueError(f"records of {domain.name}: {'; '.join(problems[:5])}")
         self.domain = domain
         self.operated_entries: set[Entry] = set()
+        self.completed_calls: list[CompletedCall] = []
         self._connection = _connect()
         self._connection.execute("PRAGMA page_size = 512")  # small pages: a copy copies few bytes
         self._connection.execute("BEGIN")  # references are checked when all records are there
@@ -93,11 +111,17 @@ class Database:
         if len(arguments) != len(function.parameters) or not all_text:
             raise CallError(WRONG_WORDS)
         try:
-            if not function.writes:
-                return self._read(function, *arguments)
-            self._write(function, *arguments)
+            reply = self._carry_out(function, arguments)
         except UnicodeEncodeError:  # SQLite takes no half of a surrogate pair
             raise CallError(WRONG_WORDS) from None
+        self.completed_calls.append(CompletedCall(name, tuple(arguments), reply))
+        return reply
+
+    def _carry_out(self, function: Function, arguments: Sequence[str]) -> str:
+        """Read or write; a change is noted as an operation on its record."""
+        if not function.writes:
+            return self._read(function, *arguments)
+        self._write(function, *arguments)
         self.operated_entries.add((function.tables[0], arguments[0]))
         return DONE
 
@@ -172,11 +196,12 @@ class Database:
             raise CallError(NOTHING_FOUND)
 
     def copy(self) -> Database:
-        """Copy the database: the copy has the same records and operated entries, and changes independently."""
+        """Copy the database: the copy has the same records and past calls, and changes independently."""
         # __init__ is not called: the records were checked once, and SQLite's backup copies pages, which is faster.
         duplicate = object.__new__(Database)
         duplicate.domain = self.domain
         duplicate.operated_entries = set(self.operated_entries)
+        duplicate.completed_calls = list(self.completed_calls)
         duplicate._connection = _connect()
         self._connection.backup(duplicate._connection)
         duplicate._connection.execute("PRAGMA foreign_keys = ON")

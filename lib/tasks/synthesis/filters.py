@@ -49,13 +49,12 @@ def find_fault(task: Task) -> DropRecord | None:
         Why the task is dropped; None for a task that passes.
     """
     try:
-        content = task.golden_outcome.content
+        # Of an agent that makes no call and says nothing.
+        verdict = verify_trajectory(task, task.open(), report="")
     except CallError as error:
         return _drop(task, ERROR, f"a golden call replies: {error}")
-    # A task asks for nothing if an agent that makes no call and says nothing would solve it.
-    content_unchanged = task.open().serialize() == content
-    nothing_to_mention = verify_trajectory(task, content, operated_entries=(), text="").fidelity
-    if content_unchanged and nothing_to_mention:
+    # A task asks for nothing if that agent meets the two criteria that do not count its calls.
+    if verdict.execution and verdict.fidelity:
         return _drop(task, IDLE, "nothing has to be done")
     return None
 

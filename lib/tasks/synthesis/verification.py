@@ -1,8 +1,10 @@
 """Whether a trajectory (an agent's calls and replies) solved a task: three criteria, all of which must hold.
 
 Execution correctness, process fidelity and operation completeness (ToolOrchestra, appendix "Data
-Synthesis"). Fidelity is as in the paper: the information has to be mentioned, whatever else the agent says. A text
-that lists every word there is would mention the right one too: pass a short answer where an agent could profit from
+Synthesis"). The paper's fidelity asks whether the information is mentioned in the trajectory. Here it is judged on the
+calls that the database carried out: the information has to come out of one of them, and only then does it count that
+the agent reports it. A value that was guessed, or copied from a list of all words, is no information. A text
+that lists every word there is would report the right one too: pass a short answer where an agent could profit from
 that.
 """
 
@@ -10,7 +12,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from lib.tasks.synthesis.database import Entry
+from lib.tasks.synthesis.database import Database
 from lib.tasks.synthesis.tasks import Task
 
 
@@ -20,7 +22,7 @@ class VerificationResult:
 
     Attributes:
         execution: The database has the same content as after the golden calls, the right sequence of tool calls.
-        fidelity: The agent mentioned all information that it was asked for.
+        fidelity: All information that the agent was asked for came out of its calls, and it reported it.
         completeness: The agent read or wrote every entry (table, key) that the golden calls read or write.
     """
 
@@ -34,16 +36,13 @@ class VerificationResult:
         return self.execution and self.fidelity and self.completeness
 
 
-def verify_trajectory(
-    task: Task, content: str, operated_entries: Iterable[Entry], text: str
-) -> VerificationResult:
+def verify_trajectory(task: Task, office: Database, report: str) -> VerificationResult:
     """Check whether a trajectory solved a task, by comparing its outcome with that of the golden calls.
 
     Args:
         task: The task, with its golden calls and the information to report.
-        content: All records after the trajectory, as `Database.serialize()` gives them.
-        operated_entries: (table, key) of the entries that the trajectory read or wrote.
-        text: All text that the agent wrote.
+        office: The task's database after the trajectory, which knows the calls that it carried out.
+        report: What the agent told the user at the end.
 
     Returns:
         For each of the three criteria, whether it holds.
@@ -51,11 +50,22 @@ def verify_trajectory(
     Raises:
         CallError: Where the task's own golden calls fail: there is nothing to compare with.
     """
-    return VerificationResult(
-        execution=content == task.golden_outcome.content,
-        fidelity=all(mentions(text, information) for information in task.info),
-        completeness=task.golden_outcome.operated_entries <= set(operated_entries),
+    golden = task.golden_outcome
+    replies = [call.reply for call in office.completed_calls]
+    is_faithful = all(
+        mentions(report, information) and _was_looked_up(information, replies)
+        for information in task.info
     )
+    return VerificationResult(
+        execution=office.serialize() == golden.content,
+        fidelity=is_faithful,
+        completeness=golden.operated_entries <= office.operated_entries,
+    )
+
+
+def _was_looked_up(information: str, replies: Iterable[str]) -> bool:
+    """Whether a piece of information stands in the reply to a call that was really made."""
+    return any(mentions(reply, information) for reply in replies)
 
 
 def mentions(text: str, information: str) -> bool:

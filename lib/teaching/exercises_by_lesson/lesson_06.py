@@ -7,20 +7,31 @@ from lib.teaching.exercises_by_lesson import Exercise, Exercises
 from lib.tool_orchestration import rewards
 from lib.tools import Tool
 
-GROUP = rewards.vectors(np.zeros((3, 0)), np.ones(3), np.array([1.0, 2.0, 5.0]), np.zeros(3))
+GROUP = rewards.make_outcome_vectors(
+    np.zeros((3, 0)), np.ones(3), np.array([1.0, 2.0, 5.0]), np.zeros(3)
+)
 
 
-def saved(costs: np.ndarray) -> np.ndarray:
-    """The cheapest of a group gets 1, the most expensive 0; all 0 where they cost the same."""
-    cost_range = costs.max() - costs.min()
-    if cost_range == 0:
-        return np.zeros(len(costs))
-    return (costs.max() - costs) / cost_range
+def compute_steering(accuracy_user: np.ndarray, cost_user: np.ndarray, prices: np.ndarray) -> float:
+    """What a user who cares for cost only saves, over the menu's mean tool.
+
+    Args:
+        accuracy_user: (n, M) probabilities of the tools on n menus for a user who cares for accuracy only.
+        cost_user: (n, M) the same for a user who cares for cost only.
+        prices: (n, M) price of each tool.
+
+    Returns:
+        Expected relative price for the first user minus that for the second, averaged over menus.
+    """
+    relative_prices = prices / prices.mean(axis=1, keepdims=True)
+    return float(((accuracy_user - cost_user) * relative_prices).sum(1).mean())
 
 
-def squandered(costs: np.ndarray) -> np.ndarray:
-    """The mistake: normalises +cost with the bounds of -cost."""
-    return (costs + costs.max()) / (costs.max() - costs.min())
+def compute_steering_in_dollars(
+    accuracy_user: np.ndarray, cost_user: np.ndarray, prices: np.ndarray
+) -> float:
+    """The mistake: prices are not divided by the menu's mean, so that expensive menus decide alone."""
+    return float(((accuracy_user - cost_user) * prices).sum(1).mean())
 
 
 def fahrenheit(factor: float) -> Tool:
@@ -31,22 +42,23 @@ def fahrenheit(factor: float) -> Tool:
     )
 
 
-def _rewards_saving(answer) -> bool | str:
-    for seed in range(5):
-        costs = seeds.rng("exercise", "saving", seed=seed).random(6).round(3)
-        scores = np.asarray(answer(costs), dtype=float)
-        if scores.shape != costs.shape or not ((scores >= 0) & (scores <= 1)).all():
-            return f"costs {costs.tolist()} need six numbers in [0, 1]"
-        if (np.diff(scores[np.argsort(costs, kind="stable")]) > 1e-12).any():
-            return f"of costs {costs.tolist()} a dearer one scores more"
-        if scores.max() < 1 - 1e-9 or scores.min() > 1e-9:
-            return "the cheapest scores 1 and the dearest 0"
-        if not np.allclose(answer(100 * costs), scores):
-            return "in cents instead of dollars the scores change"
-    same = np.asarray(answer(np.ones(3)), dtype=float)
-    return (
-        bool(np.allclose(same, 0)) or "where all cost the same there is nothing to tell: 0 for all"
-    )
+def _measures_steering(answer) -> bool | str:
+    rng = seeds.rng("exercise", "steering", seed=0)
+    prices = rng.random((5, 4)) + 0.1
+    accuracy_user = rng.dirichlet(np.ones(4), size=5)
+    cost_user = rng.dirichlet(np.ones(4), size=5)
+    if abs(float(answer(accuracy_user, accuracy_user, prices))) > 1e-9:
+        return "two users with the same probabilities spend the same: 0"
+    measured = float(answer(accuracy_user, cost_user, prices))
+    in_cents = float(answer(accuracy_user, cost_user, 100 * prices))
+    if not np.isclose(measured, in_cents):
+        return (
+            "in cents instead of dollars the result changes; divide by the mean price of each menu"
+        )
+    if np.isclose(measured, -compute_steering(accuracy_user, cost_user, prices)):
+        return "above 0 the user who cares for cost saves; yours has the other sign"
+    expected = compute_steering(accuracy_user, cost_user, prices)
+    return bool(np.isclose(measured, expected)) or f"{measured:.4f} in place of {expected:.4f}"
 
 
 def _is_a_tool(answer) -> bool | str:
@@ -66,10 +78,10 @@ EXERCISES = Exercises(
         "06.1",
         "easy",
         3,
-        "Three right rollouts cost 1, 2 and 5 micro-dollars; the user weighs cost with 1 and nothing else. What is "
-        "$R$ of the second one under the paper's formula?",
-        hint="the least of -1, -2, -5 is -5, and the most is -1",
-        answer=float(rewards.normalised(GROUP, [0] * 3)[1, -2]),
+        "Three correct rollouts cost 1, 2 and 5 micro-dollars; the user gives cost the weight 1 and everything else 0. "
+        "What is $R$ of the second one under the paper's formula?",
+        hint="the smallest of -1, -2, -5 is -5, and the largest is -1",
+        answer=float(rewards.normalize_within_groups(GROUP, [0] * 3)[1, -2]),
         worked="(-2 + 5) / (-1 + 5) = 0.75.",
         wrong=0.25,
         important=True,
@@ -78,10 +90,10 @@ EXERCISES = Exercises(
         "06.2",
         "medium",
         5,
-        "And under the published formula?",
+        "And under the formula with the sign error?",
         hint="(c + c_max) / (c_max - c_min)",
-        answer=float(rewards.published(GROUP, [0] * 3)[1, -2]),
-        worked="(2 + 5) / (5 - 1) = 1.75: above 1, and the dearest gets 2.5. It pays for spending.",
+        answer=float(rewards.normalize_with_sign_error(GROUP, [0] * 3)[1, -2]),
+        worked="(2 + 5) / (5 - 1) = 1.75: above 1, and the most expensive one gets 2.5. It rewards spending.",
         wrong=0.75,
         important=True,
     ),
@@ -114,15 +126,17 @@ EXERCISES = Exercises(
         "06.5",
         "hard",
         15,
-        "Write the normalisation of cost without a sign error: a function from the costs of a group (n,) to scores "
-        "(n,). The cheapest scores 1, the dearest 0, a dearer one never more than a cheaper one; dollars or cents "
-        "make no difference; where all cost the same, all score 0.",
-        hint="(most - cost) / (most - least), and mind a gap of 0",
-        answer=saved,
-        worked="Bounds and values must have the same sign. Properties like these find the error that a look does not.",
-        wrong=squandered,
-        judge=_rewards_saving,
-        start="answer = None  # a function of costs (n,)",
+        "Measure steering: a function of the probabilities of the tools for a user who cares for accuracy only (n, M), "
+        "of those for a user who cares for cost only (n, M), and of the prices (n, M), for n menus of M tools. It "
+        "returns how much less the second user is expected to spend, in units of the menu's mean price, averaged over "
+        "menus.",
+        hint="divide the prices of each menu by their mean, then take expectations",
+        answer=compute_steering,
+        worked="Expected relative price of the one user minus that of the other, menu by menu: users are compared in "
+        "pairs, so that it does not matter which menus are expensive.",
+        wrong=compute_steering_in_dollars,
+        judge=_measures_steering,
+        start="answer = None  # a function of accuracy_user, cost_user, prices",
     ),
 )
 check = EXERCISES.check

@@ -1,29 +1,53 @@
-"""Exercises of recorded outcomes: an oracle's luck, a check that errs, a log of another router, a rule to stop by."""
+"""Exercises of recorded outcomes: the luck of an oracle, a check that errs, another router's log, when to escalate."""
 
 import numpy as np
 
 from lib.teaching.exercises_by_lesson import Exercise, Exercises
 
+STUB = '''def stop_or_escalate(
+    spent: list[float],
+    correct: list[int],
+    expensive_correct: list[int],
+    expensive_cost: list[float],
+    limit: float,
+) -> tuple[float, float]:
+    """Mean accuracy and mean cost where a cheap agent is stopped once it has spent `limit`.
 
-def stopping(spent, correct, dear_right, dear_dollars, limit):
-    """Mean right and mean dollars where the cheap agent is stopped once it has spent `limit`."""
-    finished = np.asarray(spent) <= limit
+    Args:
+        spent: What the cheap agent needs for each issue.
+        correct: Whether it solves the issue, 1 or 0, if it is not stopped.
+        expensive_correct: The same of the expensive agent.
+        expensive_cost: What the expensive agent needs.
+        limit: What the cheap agent may spend on an issue.
+
+    Returns:
+        Mean accuracy, mean cost.
+    """
+    raise NotImplementedError
+
+
+answer = stop_or_escalate'''
+
+
+def stop_or_escalate(spent, correct, expensive_correct, expensive_cost, limit):
+    """Mean accuracy and mean cost where the cheap agent is stopped once it has spent `limit`."""
+    finishes = np.asarray(spent) <= limit
     # A stopped agent has spent the limit, and the expensive one is paid on top.
-    cost = np.where(finished, spent, limit + np.asarray(dear_dollars))
-    accuracy = np.where(finished, correct, dear_right)
+    cost = np.where(finishes, spent, limit + np.asarray(expensive_cost))
+    accuracy = np.where(finishes, correct, expensive_correct)
     return float(accuracy.mean()), float(cost.mean())
 
 
-def forgetful(spent, correct, dear_right, dear_dollars, limit):
-    """The mistake: the money spent before the stop is forgotten."""
-    finished = np.asarray(spent) <= limit
-    cost = np.where(finished, spent, dear_dollars)
-    accuracy = np.where(finished, correct, dear_right)
+def forget_limit(spent, correct, expensive_correct, expensive_cost, limit):
+    """The mistake: what was spent before the stop is not counted."""
+    finishes = np.asarray(spent) <= limit
+    cost = np.where(finishes, spent, expensive_cost)
+    accuracy = np.where(finishes, correct, expensive_correct)
     return float(accuracy.mean()), float(cost.mean())
 
 
-def _stops(answer) -> bool | str:
-    """Compares an answer with `stopping` where all agents, half of them and none are stopped."""
+def _compare_with_rule(answer) -> bool | str:
+    """Compares an answer with `stop_or_escalate` where all issues, half of them and none are escalated."""
     rng = np.random.default_rng(0)
     spent = rng.gamma(2.0, 0.1, 200)
     expensive_cost = rng.gamma(2.0, 0.5, 200)
@@ -32,8 +56,8 @@ def _stops(answer) -> bool | str:
     for limit in (0.0, float(np.median(spent)), float(spent.max())):
         items = (spent, correct, expensive_correct, expensive_cost)
         result = tuple(map(float, answer(*items, limit)))
-        if not np.allclose(result, stopping(*items, limit)):
-            return f"at a limit of {limit:.3f} you say {result}; think of who is asked, and of everything that is paid"
+        if not np.allclose(result, stop_or_escalate(*items, limit)):
+            return f"at a limit of {limit:.3f} you return {result}; who is asked, and what is paid altogether?"
     return True
 
 
@@ -42,12 +66,13 @@ EXERCISES = Exercises(
         "08.1",
         "easy",
         3,
-        "Three models are each right on half of all items, by a coin of their own on every item. By how much does an "
-        "oracle that sees the coins beat the best constant?",
-        hint="when is nobody right?",
+        "Three models are each correct on an item with probability one half, independently of each other. By how much "
+        "does an oracle that knows the outcomes beat the best constant in accuracy?",
+        nudge="the oracle is correct wherever at least one of them is",
+        hint="how often is none of the three correct?",
         answer=0.375,
-        worked="Nobody is right in 1/8 of the items, so the oracle is right in 0.875 of them. No router can earn any "
-        "of the 0.375: there is nothing to know beforehand.",
+        worked="None is correct on 1/8 of the items, so the oracle is correct on 0.875 of them. No router can gain any "
+        "of the 0.375: nothing that is known beforehand predicts the outcomes.",
         wrong=0.875,
         important=True,
         tolerance=1e-3,
@@ -56,8 +81,9 @@ EXERCISES = Exercises(
         "08.2",
         "medium",
         5,
-        "A cheap agent costs 1 and is right on 0.7 of the issues, a dear one costs 10. A check between them lets 20 % "
-        "of the wrong patches pass and refuses 10 % of the right ones. What does an issue cost on average?",
+        "A cheap agent costs 1 and is correct on 0.7 of the issues, an expensive one costs 10. A check between them "
+        "lets 20 % of the wrong patches pass and refuses 10 % of the correct ones. What does an issue cost on average?",
+        nudge="the expensive agent is paid for every patch that is refused, correct or not",
         hint="which share of all patches does the check refuse?",
         answer=4.1,
         worked="It refuses 0.7 x 0.1 + 0.3 x 0.8 = 0.31, so that an issue costs 1 + 0.31 x 10.",
@@ -69,13 +95,14 @@ EXERCISES = Exercises(
         "08.3",
         "medium",
         6,
-        "A log of four items holds whether the author asked the model that your router would ask, the chance of "
-        "that, and whether the reply was right: (yes, 0.5, 1), (no, 0.5, 1), (yes, 0.25, 0), (yes, 0.5, 1). Estimate "
-        "what your router is worth by IPS and by SNIPS, as [ips, snips].",
+        "A log of four items says whether it chose the model that your router would choose, the probability of the "
+        "logged choice, and whether the reply was correct: (yes, 0.5, 1), (no, 0.5, 1), (yes, 0.25, 0), (yes, 0.5, 1). "
+        "Estimate the accuracy of your router by IPS and by SNIPS, as [ips, snips].",
+        nudge="an item on which the log made another choice has weight 0",
         hint="the weights are 2, 0, 4 and 2",
         answer=[1.0, 0.5],
-        worked="IPS divides 2 + 2 by the four items, SNIPS by the sum of the weights, 8. One item was luckily cheap to "
-        "log, and IPS moves with it; a normalised estimate never leaves [0, 1].",
+        worked="IPS divides 2 + 2 by the four items, SNIPS by the sum of the weights, 8. The improbable third choice "
+        "has a large weight, and IPS moves with it; a normalised estimate never leaves [0, 1].",
         wrong=[0.5, 0.5],
         tolerance=1e-3,
     ),
@@ -83,17 +110,17 @@ EXERCISES = Exercises(
         "08.4",
         "hard",
         12,
-        "Write the rule *stop or escalate*: a function of spent (n,), what the cheap agent would spend, right (n,), "
-        "whether it would be right, dear_right (n,), dear_dollars (n,), and a limit. An agent that needs more than the "
-        "limit is stopped there and the dear one is asked. It returns mean right and mean dollars.",
-        hint="np.where on spent <= limit; what was spent before the stop is gone",
-        answer=stopping,
-        worked="Below the limit the cheap agent's work stands, whatever it is worth; above it the limit is lost and "
-        "the dear agent is paid in full.",
-        wrong=forgetful,
+        "Write the rule *stop or escalate*: a cheap agent that needs more than a limit is stopped there, and the "
+        "expensive agent is asked.",
+        nudge="np.where on spent <= limit",
+        hint="what was spent before the stop is lost, and is paid all the same",
+        answer=stop_or_escalate,
+        worked="Within the limit the cheap agent's work is accepted, correct or not; beyond it the limit is lost and "
+        "the expensive agent is paid in full.",
+        wrong=forget_limit,
         important=True,
-        judge=_stops,
-        start="answer = None  # a function of spent, right, dear_right, dear_dollars, limit",
+        judge=_compare_with_rule,
+        start=STUB,
     ),
 )
 check = EXERCISES.check

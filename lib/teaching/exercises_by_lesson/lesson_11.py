@@ -1,4 +1,4 @@
-"""Exercises on what one brings: a world's length, a router's worth, a router of one's own."""
+"""Exercises on routing between models: a mixture that meets a budget, what a router is worth, and a router to write."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ from lib.teaching.exercises_by_lesson import Exercise, Exercises
 RATE = 10.0  # right answers that a dollar is worth
 
 
-def router(
+def choose_models(
     words: np.ndarray,
     correct: np.ndarray,
     cost_usd: np.ndarray,
@@ -45,8 +45,8 @@ def most_accurate(
     return np.full(len(new_words), correct.mean(0).argmax())
 
 
-def _routes(answer: Callable) -> bool | str:
-    """Compares an answer with `router` on known words, on an unknown one, and on the items themselves."""
+def _check_choices(answer: Callable) -> bool | str:
+    """Compares an answer with `choose_models` on known words, on an unknown one, and on the items themselves."""
     cost_usd = np.array([0.001, 0.02])
     draw = seeds.rng("exercise", "router")
     words = np.where(draw.random(60) < 0.5, "prove", "add")
@@ -54,38 +54,68 @@ def _routes(answer: Callable) -> bool | str:
     correct = np.stack([words == "add", draw.random(60) < 0.9], axis=1).astype(float)
     for new_words in (np.array(["add", "prove", "add"]), np.array(["draw"]), words[:20]):
         chosen = np.asarray(answer(words, correct, cost_usd, new_words, RATE))
-        expected = router(words, correct, cost_usd, new_words, RATE)
+        expected = choose_models(words, correct, cost_usd, new_words, RATE)
         if chosen.shape != expected.shape:
-            return f"{len(new_words)} items need {len(new_words)} places of models, got shape {chosen.shape}"
+            return f"{len(new_words)} items need {len(new_words)} indices of models, got shape {chosen.shape}"
         if (chosen != expected).any():
             i = int(np.flatnonzero(chosen != expected)[0])
             return f"an item that begins with {new_words[i]!r} should go to model {expected[i]}"
     return True
 
 
+ROUTER_STUB = '''import numpy as np
+
+
+def choose_models(
+    words: np.ndarray,
+    correct: np.ndarray,
+    cost_usd: np.ndarray,
+    new_words: np.ndarray,
+    rate: float,
+) -> np.ndarray:
+    """Choose a model for each new question: the largest accuracy minus rate x dollars.
+
+    Args:
+        words: (n,) First words of the questions to learn from.
+        correct: (n, models) Whether each model was right on them.
+        cost_usd: (models,) Dollars of a call.
+        new_words: (k,) First words of the new questions; an unknown word has the accuracies of all questions.
+        rate: Correct answers that a dollar is worth.
+
+    Returns:
+        (k,) Index of the model for each new question.
+    """
+    raise NotImplementedError
+
+
+answer = choose_models'''
+
 EXERCISES = Exercises(
     Exercise(
         "11.1",
         "easy",
         3,
-        "In the mine, how many steps lasts an episode of somebody who digs for gold at every step?",
-        hint="the roof begins at 1, every dig takes 0.2, and at 0 the episode is over",
-        answer=round(1 / 0.2),
-        worked="The roof holds 1, 0.8, 0.6, 0.4, 0.2, 0: it falls with the fifth dig, long before the ten steps are "
-        "over. Who props it up now and then digs more gold in all.",
-        wrong=10,
+        "The small model costs 0.001 dollars and answers half of the questions correctly; the large one costs 0.021 "
+        "dollars and answers nine in ten. The budget is 0.004 dollars a question. Which share of the questions does a "
+        "random mixture send to the large model, and which share of all answers is correct? Give [share, correct].",
+        nudge="the mean cost of the mixture is the budget",
+        hint="0.001 + share x (0.021 - 0.001) = 0.004; accuracies mix with the same share",
+        answer=[0.15, 0.56],
+        worked="The share is 0.003 / 0.02 = 0.15, and 0.85 x 0.5 + 0.15 x 0.9 = 0.56. A router has to be above that.",
+        wrong=[0.15, 0.9],
     ),
     Exercise(
         "11.2",
         "medium",
         5,
-        "Half of the items are proofs. The small model (0.001 dollars) is right on all but proofs, the large one "
-        "(0.02 dollars) on nine in ten items. A router sends proofs to the large model, the rest to the small "
-        "one. Give its share of right answers and its dollars per item, as [right, dollars].",
-        hint="average what happens on proofs and on the rest",
+        "Half of the questions are proofs. The small model (0.001 dollars) answers everything but proofs correctly, "
+        "the large one (0.02 dollars) nine in ten of all questions. A router sends proofs to the large model and the "
+        "others to the small one. Give its share of correct answers and its dollars a question, as [correct, dollars].",
+        nudge="look at proofs and at the other questions one after the other",
+        hint="average what happens on proofs and on the others",
         answer=[(0.9 + 1) / 2, (0.02 + 0.001) / 2],
-        worked="Proofs: .9 right for .02 dollars. The rest: 1 for .001. It is right more often than the large model "
-        "alone, for little more than half of the money.",
+        worked="Proofs: .9 correct for .02 dollars. The others: 1 for .001. It is correct more often than the large "
+        "model alone, for little more than half of the money.",
         wrong=[0.9, 0.0105],
         important=True,
     ),
@@ -93,15 +123,15 @@ EXERCISES = Exercises(
         "11.3",
         "hard",
         15,
-        "Write a router: a function of first words (n,) and outcomes (n, m) of items to learn from, dollars (m,) of a "
-        "call, the first words (k,) of new items, and a rate, that returns (k,) places of models: the largest chance "
-        "of being right less rate x dollars. A word that was never seen has the chances of all items together.",
-        hint="right[words == word].mean(0) are the chances at a word; argmax(axis=1) of chances - rate * dollars",
-        answer=router,
-        worked="Chances by word, less what a call costs in right answers; with a rate of 0 only quality counts.",
+        "Write a router that knows a question by its first word: estimate from outcomes how often each model is right "
+        "after each word, and choose the largest accuracy minus rate x dollars.",
+        nudge="first the accuracy of each model after each word, then the best of them for each new question",
+        hint="correct[words == word].mean(0) is the accuracy after a word; argmax(1) of accuracy - rate * cost_usd",
+        answer=choose_models,
+        worked="Accuracies by word, minus what a call costs in correct answers; with a rate of 0 only accuracy counts.",
         wrong=most_accurate,
-        judge=_routes,
-        start="answer = None  # a function of words, right, dollars, asked, rate",
+        judge=_check_choices,
+        start=ROUTER_STUB,
     ),
 )
 check = EXERCISES.check

@@ -6,8 +6,8 @@ import matplotlib.pyplot as plt
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 
+from lib.plots.accessibility_check import GENERATED_ALT
 from lib.reports import html
-from lib.reports.accessibility_check import GENERATED_ALT
 from lib.reports.execute.figure_alt_texts import (
     MAX_CHARACTERS,
     complete_alt_texts,

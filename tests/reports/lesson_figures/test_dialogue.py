@@ -4,7 +4,7 @@ import pytest
 from bs4 import BeautifulSoup
 
 from lib.orchestration.decision_model import ModelExchange, PromptSection
-from lib.reports import accessibility_check
+from lib.plots import accessibility_check
 from lib.reports.lesson_figures import dialogue
 
 QUERY = PromptSection("query", "user", "# Query\nPick one.")

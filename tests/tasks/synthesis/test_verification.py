@@ -25,7 +25,7 @@ CORPUS = synthesize(databases=16, tasks_per_database=6, seed=11)
 
 def verdict(which: Task, calls: list, said: str) -> VerificationResult:
     database = carried_out(which, calls)
-    return verify_trajectory(which, database.serialize(), database.operated_entries, said)
+    return verify_trajectory(which, database, said)
 
 
 def carried_out(which: Task, calls: list) -> Database:
@@ -62,12 +62,15 @@ def test_the_golden_calls_or_another_way_to_the_same_and_the_information_solve_a
     [
         (lines("lookup job Cy", "draft Bo pilot", "lookup pet Ana"), "cat", "execution"),
         (lines("lookup job Cy", "lookup job Bo", "lookup pet Ana"), "cat", "execution"),
-        (lines("lookup job Cy", "draft Bo nurse", "draft Ana pilot"), "cat", "execution"),
+        (lines("lookup pet Cy", "draft Bo nurse", "draft Ana pilot"), "cat", "execution"),
         (list(TASK.calls), "dog", "fidelity"),
         (list(TASK.calls), "", "fidelity"),
         (list(TASK.calls), "cats", "fidelity"),
         (lines("draft Bo nurse", "lookup pet Ana"), "cat", "completeness"),
-        (lines("lookup job Cy", "draft Bo nurse"), "cat", "completeness"),
+        # Every entry is read, but nobody asked for the pet: "cat" is a guess.
+        (lines("lookup job Cy", "draft Bo nurse", "lookup job Ana"), "cat", "fidelity"),
+        # Cy has a cat, too: the information is looked up, at another record than Ana's.
+        (lines("lookup pet Cy", "draft Bo nurse"), "cat", "completeness"),
     ],
 )
 def test_each_criterion_can_fail_alone(calls, said, failed):
@@ -76,6 +79,19 @@ def test_each_criterion_can_fail_alone(calls, said, failed):
     assert {
         name for name in ("execution", "fidelity", "completeness") if not getattr(found, name)
     } == {failed}
+
+
+def test_information_counts_where_a_call_gave_it_and_not_where_text_does():
+    """A report in another order or with other words around it is as good; no text makes up for a call."""
+    calls = list(TASK.calls)
+    without_pet = [call for call in calls if call[1] != "pet"]
+    everything = "cat dog bird fish owl fox"
+    assert verdict(TASK, calls, "I think it is a cat .").fidelity
+    assert not verdict(TASK, without_pet, everything).fidelity
+    refused = TASK.open()
+    with pytest.raises(CallError):
+        refused.call("lookup", ["pet", "Nobody"])
+    assert refused.completed_calls == [] and not verify_trajectory(TASK, refused, "cat").fidelity
 
 
 MENTIONED = {
@@ -108,7 +124,7 @@ def test_a_task_whose_golden_calls_fail_is_dropped_and_cannot_be_judged():
         found and (found.reason, found.task) == ("error", broken) and "number low" in found.detail
     )
     with pytest.raises(CallError):
-        verify_trajectory(broken, "", (), "")
+        verify_trajectory(broken, broken.open(), "")
 
 
 @pytest.mark.parametrize(
@@ -190,12 +206,7 @@ def test_one_change_too_many_hurts_unless_it_writes_what_is_there(which, data):
     except CallError:
         assume(False)
     same = database.serialize() == before
-    assert (
-        verify_trajectory(
-            which, database.serialize(), database.operated_entries, which.answer
-        ).solved
-        is same
-    )
+    assert verify_trajectory(which, database, which.answer).solved is same
 
 
 def test_a_solver_that_judges_another_number_of_tasks_is_an_error():

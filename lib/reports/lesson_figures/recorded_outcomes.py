@@ -1,0 +1,446 @@
+"""Tables, titles and metrics of lesson 08, recorded outcomes, and of its appendix."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from lib import stats
+from lib.experiment import results_table
+from lib.plots.tables import listed
+from lib.recorded_outcomes import headroom, tables
+from lib.recorded_outcomes.model_selection import HALF_COST, MAX_SPENDING_RATIO, Choices
+from lib.routers import experiment
+from lib.routers.experiment import CHEAPER, RecordedResults
+from lib.routers.methods import (
+    ARC,
+    BEST_CONSTANT,
+    CONSTANT_MIXTURES,
+    CORL,
+    LOGISTIC,
+    METRIC_NAMES,
+    ORACLE,
+    PERFECT_CHECK,
+    POOR_CHECK,
+    RANDOM_MODEL,
+    READERS,
+    ROLES,
+    STOP_OR_ESCALATE,
+)
+
+# Methods that the lesson compares with the constants: all but the constants themselves and random choices.
+COMPARED = tuple(
+    method for method in ROLES if method not in (BEST_CONSTANT, RANDOM_MODEL, CONSTANT_MIXTURES)
+)
+TRADEOFF_METHODS = (CONSTANT_MIXTURES, LOGISTIC, CORL, PERFECT_CHECK, ORACLE)
+AGENT_METHODS = (LOGISTIC, CORL, STOP_OR_ESCALATE, POOR_CHECK, PERFECT_CHECK, ORACLE)
+AGENT_TABLES = ("swe-bench", "swt-bench", "gaia")
+# Benchmarks with common models: a router learns on the first and is used on the second.
+TRANSFERS = (
+    ("swe-bench", "gaia"),
+    ("swe-bench", "swe-multimodal"),
+    ("gaia", "swt-bench"),
+    ("mmlu", "gsm8k"),
+)
+KNOWN_TASKS, NEW_TASKS = "llmrouter", "llmrouter-new"
+TASK_LABELS = {KNOWN_TASKS: "tasks met before", NEW_TASKS: "new tasks"}
+QUESTION_LABELS = {
+    "accuracy": "accuracy gained",
+    "money": "fraction of cost saved",
+    "check": "the same, with a check",
+}
+COMPARISON_LABELS = {
+    "quality": "accuracy minus the constant's, equal quality",
+    "cost_ratio": "cost over the constant's, equal quality",
+    "gain_over_mixtures": "accuracy minus mixtures', half the cost",
+    "half_quality": "accuracy minus the constant's, half the cost",
+    "verdict": "verdict",
+}
+# By the last part of a metric's key, the column of `experiment.compare_methods` that it holds.
+METRIC_COLUMNS = {
+    "cost_usd_at_constant_quality": "cost_ratio",
+    "quality_gap": "quality",
+    "half_gap": "gain_over_mixtures",
+}
+_USD_PER_1K = 1e3
+_POINTS = 100  # of accuracy
+
+
+# The tables and what can be gained ----------------------------------------------------------------
+
+
+def tabulate_tables(descriptions: pd.DataFrame) -> pd.DataFrame:
+    """Tabulates size, best constant and oracle of every table."""
+    columns = {
+        "money": "costs are",
+        "items": "items",
+        "groups": "groups",
+        "models": "models",
+        "best": "best constant",
+        "constant": "its accuracy",
+        "constant_cost_usd": "its cost, $ per item",
+        "oracle": "oracle's accuracy",
+        "phi": "correlation of errors",
+    }
+    return descriptions[list(columns)].rename(columns=columns).rename_axis("table")
+
+
+def collect_gate_metrics(gate: pd.DataFrame) -> dict[str, object]:
+    """What could be gained, by table and question, and whether the question is open.
+
+    Args:
+        gate: Of `RecordedResults`.
+    """
+    metrics = {}
+    for _, row in gate.iterrows():
+        key = f"gate.{row['table']}.{row['question']}"
+        metrics[f"{key}.headroom"] = row
+        metrics[f"{key}.is"] = row["question is"]
+    return metrics
+
+
+def count_open(gate: pd.DataFrame, question: str) -> int:
+    """On how many tables a question is open."""
+    is_open = gate["question is"] == headroom.OPEN
+    return int((is_open & (gate["question"] == question)).sum())
+
+
+def arrange_headroom(gate: pd.DataFrame) -> pd.DataFrame:
+    """The estimates of the gate by table and question, with questions in words."""
+    labelled = gate.assign(question=gate["question"].map(QUESTION_LABELS))
+    return labelled.set_index(["table", "question"])
+
+
+def style_by_gate(gate: pd.DataFrame) -> dict[tuple[str, str], str]:
+    """Whose style a row of the figure of headroom takes: blue where the question is open, grey where it is not."""
+    styles = {}
+    for _, row in gate.iterrows():
+        is_open = row["question is"] == headroom.OPEN
+        panel = QUESTION_LABELS[row["question"]]
+        styles[row["table"], panel] = "holds" if is_open else headroom.NOT_OPEN
+    return styles
+
+
+def summarize_headroom(gate: pd.DataFrame) -> str:
+    """Writes the title of the figure of headroom: on how many tables each question is open."""
+    num_tables = gate["table"].nunique()
+    return (
+        f"Choosing could raise accuracy on {count_open(gate, 'accuracy')} of {num_tables} tables, and save money on "
+        f"{count_open(gate, 'money')}; with a check on {count_open(gate, 'check')}"
+    )
+
+
+# Constants, mixtures, routers, oracle -------------------------------------------------------------
+
+
+def trace_tradeoff(budgets: pd.DataFrame, table: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Cost and accuracy of methods on one table, at every budget: means over items and repeats, without intervals.
+
+    Args:
+        budgets: Of `RecordedResults`.
+        table: Its name.
+
+    Returns:
+        Estimates of cost, in USD per 1,000 items, and of accuracy, by method and level.
+    """
+    of_table = budgets[(budgets["table"] == table) & budgets["level"].notna()]
+    averages = of_table.groupby(["method", "level"])[["cost_usd", "correct"]].mean()
+    averages = averages.reindex(TRADEOFF_METHODS, level="method")
+    no_interval = {"ci_low": np.nan, "ci_high": np.nan}
+    cost = pd.DataFrame({"value": averages["cost_usd"] * _USD_PER_1K}).assign(**no_interval)
+    accuracy = pd.DataFrame({"value": averages["correct"]}).assign(**no_interval)
+    return cost, accuracy
+
+
+def label_largest_budgets(accuracy: pd.DataFrame) -> dict[tuple[str, float], str]:
+    """Names every method of `trace_tradeoff` at its largest budget."""
+    largest = accuracy.index.get_level_values("level").max()
+    return {(method, largest): method for method in accuracy.index.unique("method")}
+
+
+def summarize_tradeoff(accuracy: pd.DataFrame) -> str:
+    """Writes the title of the tradeoff: gains over mixtures at half the best constant's cost.
+
+    Args:
+        accuracy: Of `trace_tradeoff`.
+    """
+    at_half = accuracy["value"].xs(0.5, level="level")
+    gains = (at_half - at_half[CONSTANT_MIXTURES]) * _POINTS
+    return (
+        f"At half the cost: {LOGISTIC} gains {gains[LOGISTIC]:.1f} points over mixtures, a {PERFECT_CHECK} "
+        f"{gains[PERFECT_CHECK]:.1f}, the oracle {gains[ORACLE]:.1f}"
+    )
+
+
+# Comparisons of methods ---------------------------------------------------------------------------
+
+
+def select_intervals(
+    comparison: pd.DataFrame, column: str, table_names: Sequence[str], methods: Sequence[str]
+) -> pd.DataFrame:
+    """One column of `experiment.compare_tables` as estimates by table and method.
+
+    Args:
+        comparison: By table and method.
+        column: With `Interval`s.
+        table_names: Tables to keep, in this order.
+        methods: Methods to keep, in this order; those that did not play on a table are left out.
+    """
+    intervals = {}
+    for table in table_names:
+        for method in methods:
+            if (table, method) in comparison.index:
+                intervals[table, method] = vars(comparison.loc[(table, method), column])
+    return pd.DataFrame(intervals).T.rename_axis(["table", "method"])
+
+
+def arrange_queries(comparison: pd.DataFrame) -> pd.DataFrame:
+    """Gains over mixtures at half the cost of routers that read the query, on known and on new tasks."""
+    gains = select_intervals(comparison, "gain_over_mixtures", list(TASK_LABELS), READERS)
+    return gains.rename(index=TASK_LABELS, level="table")
+
+
+def summarize_queries(gains: pd.DataFrame) -> str:
+    """Writes the title of the figure of queries: how many routers gain, with the whole interval above 0.
+
+    Args:
+        gains: Of `arrange_queries`.
+    """
+    is_gain = (gains["ci_low"] > 0).groupby("table").sum()
+    return (
+        f"{is_gain[TASK_LABELS[KNOWN_TASKS]]} of {len(READERS)} routers clearly beat mixtures on tasks they have met, "
+        f"{is_gain[TASK_LABELS[NEW_TASKS]]} on new tasks"
+    )
+
+
+def summarize_agents(ratios: pd.DataFrame) -> str:
+    """Writes the title of the figure of agents: what a check costs at equal quality, by table.
+
+    Args:
+        ratios: Of `select_intervals`, of column cost_ratio.
+    """
+    table_names = list(dict.fromkeys(ratios.index.get_level_values("table")))
+    phrases = [
+        f"{ratios.loc[(table, PERFECT_CHECK), 'value']:.0%} ({table})" for table in table_names
+    ]
+    return f"With a perfect check, the best agent's quality costs {listed(phrases)} of its price"
+
+
+def tabulate_comparison(comparison: pd.DataFrame, table: str) -> pd.DataFrame:
+    """All methods on one table, with headings in words."""
+    return comparison.loc[table].rename(columns=COMPARISON_LABELS)
+
+
+def tabulate_verdicts(comparison: pd.DataFrame, methods: Sequence[str]) -> pd.DataFrame:
+    """The verdict of every method, a row per table; a dash where a method cannot play."""
+    verdicts = comparison["verdict"].unstack("method")[list(methods)]
+    return verdicts.reindex(comparison.index.unique("table")).fillna("-")
+
+
+def collect_comparison_metrics(comparison: pd.DataFrame) -> dict[str, object]:
+    """The metrics of every method on every table, by key."""
+    metrics = {}
+    for (table, method), row in comparison.iterrows():
+        if method in (CONSTANT_MIXTURES, RANDOM_MODEL):
+            continue
+        key = f"{table}.{METRIC_NAMES[method]}"
+        for name, column in METRIC_COLUMNS.items():
+            metrics[f"{key}.{name}"] = row[column]
+        metrics[f"{key}_verdict"] = row["verdict"]
+    return metrics
+
+
+def count_cheaper_tables(comparison: pd.DataFrame) -> dict[str, int]:
+    """On how many tables a router is cheaper than the best constant, with and without a check, as metrics."""
+    is_cheaper = comparison["verdict"].eq(CHEAPER).unstack("method")
+    without_check = is_cheaper[is_cheaper.columns.intersection([*READERS, STOP_OR_ESCALATE])]
+    agents = [table for table in tables.AGENTS if table in is_cheaper.index]
+    return {
+        "tables.all": len(is_cheaper),
+        "tables.cheaper_without_check": int(without_check.any(axis=1).sum()),
+        "tables.cheaper_with_check": int(is_cheaper[PERFECT_CHECK].sum()),
+        "agents.cheaper_with_poor_check": int(is_cheaper.loc[agents, POOR_CHECK].sum()),
+    }
+
+
+def summarize_lesson(results: RecordedResults, comparison: pd.DataFrame) -> str:
+    """Writes the conclusion of the lesson from its numbers."""
+    counts = count_cheaper_tables(comparison)
+    cost_ratio = comparison.loc["swe-bench", "cost_ratio"]
+    return (
+        f"{count_open(results.gate, 'accuracy')} of {len(results.descriptions)} tables leave {stats.MIN_HEADROOM:g} of "
+        f"accuracy to a choice without a check. On {counts['tables.cheaper_without_check']} of {counts['tables.all']} "
+        f"a router keeps the best constant's quality for clearly less money; with a perfect check on "
+        f"{counts['tables.cheaper_with_check']}. On SWE-bench a pair of agents with such a check costs "
+        f"{cost_ratio[PERFECT_CHECK]} of the best agent, with a poor check {cost_ratio[POOR_CHECK]}."
+    )
+
+
+# Budgets and logs ---------------------------------------------------------------------------------
+
+
+def measure_broken_budgets(budgets: pd.DataFrame) -> pd.DataFrame:
+    """Fractions of budgets that were overspent by more than 5 %, by table.
+
+    Args:
+        budgets: Of `RecordedResults`.
+
+    Returns:
+        Columns mean (of all items, over methods, levels and repeats), groups (means of single groups) and items
+        (CoRL's budget for each item; nan where it did not play).
+    """
+    is_promise = budgets["level"].notna() & (budgets["method"] != ORACLE)
+    promises = budgets[is_promise]
+    is_over = promises["cost_usd"] > MAX_SPENDING_RATIO * promises["promised"]
+    by_table = promises.assign(mean=is_over).groupby("table")[["mean", "groups_over_budget"]].mean()
+    by_table["items"] = budgets.groupby("table")["items_over_budget"].mean()
+    return by_table.rename(columns={"groups_over_budget": "groups"})
+
+
+def tabulate_broken_budgets(broken: pd.DataFrame) -> pd.DataFrame:
+    """The same with headings in words, and a dash where nothing was measured."""
+    labels = {
+        "mean": "mean over all items",
+        "groups": "mean of a group",
+        "items": "single items (CoRL)",
+    }
+    return broken.astype(object).where(broken.notna(), "-").rename(columns=labels)
+
+
+def measure_estimator_errors(estimates: pd.DataFrame, by: Sequence[str]) -> pd.Series:
+    """Root mean squared error of off-policy estimates over logs.
+
+    Args:
+        estimates: Of `logged_policies.estimate_from_logs`.
+        by: Columns that tell the estimates apart, such as table and estimator.
+    """
+    errors = estimates["value"] - estimates["truth"]
+    keys = [estimates[column] for column in by]
+    return errors.groupby(keys).agg(lambda error: (error**2).mean() ** 0.5)
+
+
+# The appendix -------------------------------------------------------------------------------------
+
+
+def collect_aiq_metrics(aiq: pd.DataFrame) -> dict[str, pd.Series]:
+    """AIQ minus that of mixtures, by table and method."""
+    metrics = {}
+    for _, row in aiq.iterrows():
+        metrics[f"{row['table']}.{METRIC_NAMES[row['method']]}.aiq_gap"] = row
+    return metrics
+
+
+def arrange_aiq(aiq: pd.DataFrame) -> pd.DataFrame:
+    """AIQ minus that of mixtures, (tables, methods), of methods that play on all tables and tables that have all."""
+    values = aiq.set_index(["table", "method"])["value"].unstack("method")
+    return values[[method for method in COMPARED if method != STOP_OR_ESCALATE]].dropna()
+
+
+def summarize_aiq(gaps: pd.DataFrame) -> str:
+    """Writes the title of the figure of AIQ.
+
+    Args:
+        gaps: Of `arrange_aiq`.
+    """
+    readers = gaps[list(READERS)].max(axis=1)
+    return (
+        f"The best router that reads the item adds at most {readers.max():.3f} of AIQ to mixtures, a perfect check up "
+        f"to {gaps[PERFECT_CHECK].max():.3f}"
+    )
+
+
+def tabulate_regret(
+    results: RecordedResults, rows: pd.DataFrame, table_names: Iterable[str]
+) -> pd.DataFrame:
+    """Accuracy of the oracle minus that of four methods at half the money, by table.
+
+    Args:
+        results: Of `experiment.run`.
+        rows: Its rows as a results table.
+        table_names: Tables to compare on.
+    """
+    half_rows = results_table.select(rows, condition=HALF_COST)
+    half_averages = results.repeat_averages[results.repeat_averages["condition"] == HALF_COST]
+    regret = {}
+    for table in table_names:
+        table_rows = results_table.select(half_rows, group=table)
+        table_averages = half_averages[half_averages["table"] == table]
+        regret[table] = {}
+        for method in (CONSTANT_MIXTURES, ARC, CORL, PERFECT_CHECK):
+            pair = experiment.compare_pair(table_rows, table_averages, ORACLE, method)
+            regret[table][method] = pair["quality"]
+    return pd.DataFrame(regret).T
+
+
+def count_ranking_changes(cost_ratios: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, int]]:
+    """Which method is cheapest after the price of the best constant has changed.
+
+    Args:
+        cost_ratios: Of `sensitivity.replay_with_prices`, of several tables.
+
+    Returns:
+        (tables, factors), the cheapest method; and by table, at how many factors it is another than at factor 1.
+    """
+    by_method = cost_ratios.pivot(index=["table", "factor"], columns="method", values="cost_ratio")
+    cheapest = by_method.idxmin(axis=1).unstack("factor")
+    num_changes = cheapest.ne(cheapest[1.0], axis=0).sum(axis=1)
+    return cheapest, {table: int(num) for table, num in num_changes.items()}
+
+
+def summarize_spending(spending: pd.DataFrame, agent: str) -> str:
+    """Writes the title of the figure of spending: how accuracy falls from the cheapest to the most expensive issues.
+
+    Args:
+        spending: Of `sensitivity.estimate_success_by_spending`, of several tables.
+        agent: Its name.
+    """
+    phrases = []
+    for table, estimates in spending.groupby("table", sort=False):
+        by_spending = estimates.set_index("spent")["value"]
+        phrases.append(f"{by_spending.loc[0.0]:.0%} to {by_spending.loc[1.0]:.0%} ({table})")
+    return f"The more {agent} spends, the less it solves: from {listed(phrases)}"
+
+
+def find_undominated(choices: Mapping[str, Choices]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Mean cost and accuracy of the choices that no other of their kind dominates, without intervals.
+
+    Args:
+        choices: By kind, such as pairs with a check.
+
+    Returns:
+        Estimates of cost, in USD, and of accuracy, by kind and point.
+    """
+    points_by_kind = {}
+    for kind, kind_choices in choices.items():
+        cost = kind_choices.cost_usd.mean(1)
+        accuracy = kind_choices.correct.mean(1)
+        undominated = stats.pareto_front(np.column_stack([-cost, accuracy]))
+        points = pd.DataFrame({"cost": cost, "accuracy": accuracy})
+        points_by_kind[kind] = points[undominated]
+    points = pd.concat(points_by_kind, names=["method", "point"])
+    points = points.assign(ci_low=np.nan, ci_high=np.nan)
+    cost = points.rename(columns={"cost": "value"}).drop(columns="accuracy")
+    accuracy = points.rename(columns={"accuracy": "value"}).drop(columns="cost")
+    return cost, accuracy
+
+
+def summarize_appendix(
+    transfers: pd.DataFrame, num_changes: Mapping[str, int], num_price_changes: int
+) -> str:
+    """Writes the conclusion of the appendix from its numbers.
+
+    Args:
+        transfers: Of `sensitivity.replay_transfer`.
+        num_changes: By table, price changes after which another method is cheapest.
+        num_price_changes: Price changes per table.
+    """
+    is_broken = transfers["overspending"] > MAX_SPENDING_RATIO
+    broken = is_broken.groupby(transfers["table"]).mean()
+    transfer_phrases = []
+    for source, target in TRANSFERS:
+        transfer_phrases.append(f"{broken[f'{source}_to_{target}']:.0%} from {source} to {target}")
+    return (
+        f"Budgets that were chosen on one benchmark are overspent on another one: {listed(transfer_phrases)}. When the "
+        f"best constant's price changes, another method is cheapest after {sum(num_changes.values())} of "
+        f"{num_price_changes * len(num_changes)} changes."
+    )
