@@ -14,6 +14,9 @@ and tools.code_writer name a model. Nothing is trained. Printed and kept under -
 Models are described on menus by how they did on questions apart from the test: by tools.description_writer, or by a
 rule, which is labelled as scripted. What it may cost is printed first; --plan-only ends there. Replies are recorded
 under --out, so that the same command asks nothing twice.
+
+With --tasks tau2:retail (or tau2:airline, tau2:telecom) models serve customers of tau2-bench, with functions alone and
+with other models as tools: `python -m lib evaluate toolorchestra --tasks tau2:retail --help`.
 """
 
 from __future__ import annotations
@@ -67,6 +70,7 @@ from lib.tool_orchestration import (
     price_configurations,
     prompted_baseline,
     rewards,
+    service_command,
     single_tools,
     tool_menu,
     user_dialogue,
@@ -710,7 +714,11 @@ def tabulate_office(rows: pd.DataFrame) -> pd.DataFrame:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; a mistake in the input ends it with one line of explanation and the exit code 2."""
-    return run_command(read_options(argv), evaluate)
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    # Tasks that a user and a database belong to are another evaluation, with options of its own.
+    if any(argument.partition("=")[0] == "--tasks" for argument in arguments):
+        return service_command.main(arguments)
+    return run_command(read_options(arguments), evaluate)
 
 
 if __name__ == "__main__":

@@ -279,6 +279,21 @@ def _write_turn(
             {"role": "tool", "tool_call_id": own_id, "content": result},
         ]
 
+    results = [result] + [_NOT_MADE] * (len(reply.tool_calls) - 1)
+    return write_call_messages(reply, results, own_id)
+
+
+def write_call_messages(reply: Reply, results: Sequence[str], own_id: str) -> list[dict[str, Any]]:
+    """Write the messages of one turn of a server's model: its calls, and the result of each.
+
+    Args:
+        reply: Of the model, with at least one call.
+        results: What each call returned; servers refuse a conversation in which a call has no result.
+        own_id: Begins the ids of calls where the server gave none.
+
+    Returns:
+        An assistant message, and a tool message for each call.
+    """
     # A server's own message stands in the conversation whole: some need what came with it, such as a signature.
     ids = [tool_call.id or f"{own_id}_{index}" for index, tool_call in enumerate(reply.tool_calls)]
     written_calls = []
@@ -288,9 +303,6 @@ def _write_turn(
     message = {"role": "assistant", "content": reply.text or None, "tool_calls": written_calls}
     if reply.message and all(tool_call.id for tool_call in reply.tool_calls):
         message = dict(reply.message)
-
-    # Servers refuse a conversation in which a call has no result.
-    results = [result] + [_NOT_MADE] * (len(ids) - 1)
     tool_messages = [
         {"role": "tool", "tool_call_id": call_id, "content": content}
         for call_id, content in zip(ids, results, strict=True)

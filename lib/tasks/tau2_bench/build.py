@@ -18,13 +18,17 @@ from lib.tasks.tau2_bench.installation import PACKAGE, PACKAGE_VERSION
 from lib.tasks.tau2_bench.replay import ALL, Replay, count_replays, replay_gold_actions
 
 FOLDER = ROOT / "data/tau2"
+SOLVED_BY_NOTHING = "base_tasks_solved_by_doing_nothing"
 EXAMPLE_DOMAIN = "retail"
 EXAMPLE_TASK = "0"
 _MAX_REPLY = 200  # characters of a tool's reply in the example
 
 
 def read_replay_facts(folder: Path = FOLDER) -> dict[str, Any]:
-    """Read the counts of replayed gold actions: by domain, then by split ("all" or "base")."""
+    """Read the counts of replayed gold actions: by domain, then by split ("all" or "base").
+
+    Beside the splits stands the number of base tasks that are solved by doing nothing.
+    """
     return artifacts.read_json(folder / "replay.json")
 
 
@@ -51,6 +55,12 @@ def count_by_split(domain: ServiceDomain, replays: list[Replay]) -> dict[str, di
     base_ids = set(domain.splits[BASE_SPLIT])
     base_replays = [replay for replay in replays if replay.task_id in base_ids]
     return {ALL: count_replays(replays), BASE_SPLIT: count_replays(base_replays)}
+
+
+def count_solved_by_nothing(domain: ServiceDomain) -> int:
+    """Count the base tasks that an agent solves that calls no tool and says no more than "Done."."""
+    verdicts = [judge_calls(domain, task_id, []) for task_id in domain.splits[BASE_SPLIT]]
+    return sum(verdict.reward == 1.0 for verdict in verdicts)
 
 
 def describe_example(domain: ServiceDomain, task_id: str) -> dict[str, Any]:
@@ -119,6 +129,7 @@ def main() -> None:
     for name in DOMAINS:
         domain = load_domain(name)
         domains[name] = count_by_split(domain, replay_domain(domain))
+        domains[name][SOLVED_BY_NOTHING] = count_solved_by_nothing(domain)
         print(name, json.dumps(domains[name], indent=1), flush=True)
     source = {"package": PACKAGE, "package_version": PACKAGE_VERSION, "version": VERSION}
     artifacts.write_json(FOLDER / "replay.json", {**source, "domains": domains})

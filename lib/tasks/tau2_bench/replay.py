@@ -55,7 +55,7 @@ class Replay:
 
     @property
     def reaches_goal(self) -> bool:
-        """Whether the final state is what the task asks for: the gold databases, or the assertions where it has them."""
+        """Whether the final state is what the task asks for: equal databases, or the assertions that it has."""
         if "DB" in self.verdict.basis:
             return self.verdict.database
         return self.verdict.assertions

@@ -1,0 +1,415 @@
+"""Customer service on your endpoints: `python -m lib evaluate toolorchestra --tasks tau2:retail --model M --user U`.
+
+Tasks are those of tau2-bench (`make tau2` installs it): tau2:retail, tau2:airline, tau2:telecom. A model of --model is
+the agent: it reads the domain's policy, talks to a user, and calls the domain's functions, which change a database. The
+user is played by the model of --user, which reads the scenario. tau2's own evaluator judges the final database. Two
+settings are compared, as in ToolOrchestra's table:
+
+  functions              the agent has the domain's functions alone
+  functions and models   it may also ask each model of --experts, which reads the policy and the conversation so far
+
+What it may cost at the most is printed first; --plan-only ends there, and --max-usd is a hard stop. Printed by team and
+domain, and kept under --out: pass^k and pass@k with intervals, dollars and seconds per trial, and why conversations
+ended. A trial of which a server lost a reply is counted, never scored. The same command goes on where it was stopped,
+repeats the trials that failed, and pays for nothing twice. outcomes.parquet is a table that `python -m lib router
+evaluate` reads.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from lib import config
+from lib.config import LLMSettings, ParamsError
+from lib.experiment import artifacts
+from lib.language_models.local_models import open_local
+from lib.llm.cost_estimate import PlannedCalls, announce_costs
+from lib.llm.open_models import export_recording, open_models
+from lib.recorded_outcomes.user_tables import get_prompts_path
+from lib.rl.expert_pool import ExpertPool
+from lib.rl.user_training.experts import change_params, check_names, select_models
+from lib.rl.user_training.training import run_command
+from lib.tasks import Item, load
+from lib.tasks.tau2_bench import PREFIX
+from lib.tasks.tau2_bench import VERSION as TASKS_VERSION
+from lib.tool_orchestration import service_episodes, service_results
+from lib.tool_orchestration.make_tasks_command import split_names
+from lib.tool_orchestration.service_episodes import EXPERT_PREFIX, ServiceDesk, ServiceTeam
+
+RECORDING = "service"  # name of the recording and of the spending limit under --out
+FUNCTIONS = "functions"
+MODELS = "models"
+SETTINGS = {FUNCTIONS: "functions", MODELS: "functions and models"}
+TABLE = "outcomes.parquet"
+EXAMPLES = """\
+examples:
+  python -m lib evaluate toolorchestra --tasks tau2:retail --model small --experts large --user large --max-usd 20 \\
+      --out runs/retail --plan-only
+  python -m lib evaluate toolorchestra --tasks tau2:retail,tau2:airline,tau2:telecom --model small,large \\
+      --experts large --user large --samples 4 --max-usd 300 --out runs/tau2
+  python -m lib evaluate toolorchestra --tasks tau2:airline --split test --limit 5 --model mine --user mine \\
+      --max-usd 0 --out runs/mine --set 'llm.models.mine={backend: endpoint, base_url: "http://localhost:8000/v1", \
+model: my-model, price_in: 0, price_out: 0}'
+then:
+  python -m lib router evaluate runs/tau2/outcomes.parquet
+"""
+
+
+def read_options(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """Read the command line.
+
+    Args:
+        argv: Arguments; None for those of the process.
+
+    Returns:
+        The options.
+    """
+    parser = argparse.ArgumentParser(
+        prog="python -m lib evaluate toolorchestra",
+        description=__doc__,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add(
+        "--tasks",
+        required=True,
+        type=split_names,
+        metavar="tau2:DOMAIN,...",
+        help="tau2:retail, tau2:airline, tau2:telecom, one or more",
+    )
+    add("--model", required=True, type=split_names, metavar="A,B", help="agents, each by itself")
+    add(
+        "--experts",
+        type=split_names,
+        default=(),
+        metavar="C,D",
+        help="models that an agent may ask; default: none, so that there is one setting",
+    )
+    add("--user", required=True, metavar="NAME", help="the model that plays the user")
+    add(
+        "--setting",
+        choices=("both", FUNCTIONS, MODELS),
+        default="both",
+        help="functions alone, functions and models, or both; default: %(default)s",
+    )
+    add("--split", help="train, test or base (all that scores are published on); default: base")
+    add("--limit", type=int, metavar="N", help="tasks of each domain at the most, drawn at random")
+    add("--samples", type=int, default=1, metavar="K", help="trials of a task; default: 1")
+    add("--turns", type=int, default=50, metavar="N", help="of agent and user; default: 50")
+    add("--parallel", type=int, default=8, metavar="N", help="conversations at once; default: 8")
+    add("--temperature", type=float, help="of all models; default: each model's own")
+    add(
+        "--max-usd",
+        required=True,
+        type=float,
+        metavar="USD",
+        help="spending limit of all runs with this --out together; 0 where no call is paid for",
+    )
+    add("--plan-only", action="store_true", help="print the costs and end")
+    add("--out", required=True, type=Path, metavar="DIR")
+    add("--profile", choices=config.PROFILES, default="paper")
+    add("--seed", type=int, default=0, help="of --limit and of the models; default: 0")
+    add(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        dest="changes",
+        help="add a model by llm.models.NAME={...}, or change one; may be repeated",
+    )
+    return parser.parse_args(argv)
+
+
+@dataclass(frozen=True)
+class ServiceInputs:
+    """The inputs of an evaluation, checked before any model is called.
+
+    Attributes:
+        options: Of the command line.
+        llm: The models that may be asked alone, with prices and the spending limit.
+        items: Tasks of all domains.
+        teams: By the setting's name and team, in the order in which they are tried.
+        notes: What a reader has to know, in sentences.
+    """
+
+    options: argparse.Namespace
+    llm: LLMSettings
+    items: tuple[Item, ...]
+    teams: tuple[tuple[str, ServiceTeam], ...]
+    notes: tuple[str, ...]
+
+    @property
+    def asked_names(self) -> list[str]:
+        """Names of all models that may be called, each once."""
+        names = [self.options.user]
+        for _, team in self.teams:
+            names += [team.agent, *team.experts]
+        return list(dict.fromkeys(names))
+
+
+def read_inputs(options: argparse.Namespace) -> ServiceInputs:
+    """Read and check the inputs of an evaluation.
+
+    Args:
+        options: Of the command line.
+
+    Returns:
+        The inputs.
+
+    Raises:
+        ParamsError: A number or a name that cannot be.
+        TaskError: The tasks cannot be read, for example since tau2-bench is not installed.
+    """
+    check_numbers(options)
+    teams = list_teams(options)
+    params = change_params(config.load(options.profile), "tools", options.changes)
+    check_names(params.llm, [*options.model, *options.experts, options.user])
+    items = []
+    notes = []
+    for source in options.tasks:
+        if not source.startswith(PREFIX):
+            raise ParamsError(f"--tasks {source}: name a domain as {PREFIX}retail")
+        dataset = load(source, split=options.split, limit=options.limit, seed=options.seed)
+        items += dataset.items
+        notes += dataset.notes[1:]  # the first says how tasks are tried, which this command does
+    llm = params.llm.model_copy(update={"max_usd": options.max_usd, "cassette": "record"})
+    inputs = ServiceInputs(options, llm, tuple(items), teams, tuple(notes))
+    llm = select_models(llm, inputs.asked_names)
+    if options.samples > 1 and _is_greedy(llm, options):
+        notes.append(
+            "Agent and user are greedy, so that trials of a task may be alike; --temperature 1 makes them differ."
+        )
+    return ServiceInputs(options, llm, tuple(items), teams, tuple(notes))
+
+
+def check_numbers(options: argparse.Namespace) -> None:
+    """Raise ParamsError for a number that cannot be."""
+    for name in ("limit", "samples", "turns", "parallel"):
+        value = getattr(options, name)
+        if value is not None and value < 1:
+            raise ParamsError(f"--{name} {value}: give a whole number from 1 on")
+    if not 0 <= options.max_usd < math.inf:
+        raise ParamsError(f"--max-usd {options.max_usd}: give US dollars, 0 or more")
+    if options.temperature is not None and not 0 <= options.temperature <= 2:
+        raise ParamsError(f"--temperature {options.temperature}: give a number from 0 to 2")
+
+
+def list_teams(options: argparse.Namespace) -> tuple[tuple[str, ServiceTeam], ...]:
+    """List the teams of both settings, or of the one that is asked for."""
+    if options.setting == MODELS and not options.experts:
+        raise ParamsError("--setting models needs --experts")
+    teams = []
+    for agent in options.model:
+        if options.setting != MODELS:
+            teams.append((SETTINGS[FUNCTIONS], ServiceTeam(agent, options.user)))
+        if options.setting != FUNCTIONS and options.experts:
+            experts = tuple(options.experts)
+            teams.append((SETTINGS[MODELS], ServiceTeam(agent, options.user, experts)))
+    return tuple(teams)
+
+
+def _is_greedy(llm: LLMSettings, options: argparse.Namespace) -> bool:
+    """Whether no agent, and not the user, draws its replies at random."""
+    if options.temperature is not None:
+        return options.temperature == 0
+    names = [*options.model, options.user]
+    return all(llm.models[name].temperature == 0 for name in names)
+
+
+def make_settings(inputs: ServiceInputs) -> dict[str, Any]:
+    """The settings on which the rows of a table depend; all rows of a table have the same."""
+    options = inputs.options
+    return {
+        "versions": [TASKS_VERSION, service_episodes.VERSION, service_results.VERSION],
+        "user": options.user,
+        "turns": options.turns,
+        "temperature": options.temperature,
+        "seed": options.seed,
+    }
+
+
+def read_rows(inputs: ServiceInputs) -> pd.DataFrame:
+    """Read the rows that earlier runs of the command wrote.
+
+    Raises:
+        ParamsError: They were made with other settings.
+    """
+    folder = inputs.options.out
+    settings = make_settings(inputs)
+    path = folder / "settings.json"
+    if not (folder / TABLE).is_file():
+        return pd.DataFrame(columns=list(service_results.COLUMNS))
+    difference = service_results.read_settings_difference(artifacts.read_json(path), settings)
+    if difference is not None:
+        name, earlier, value = difference
+        raise ParamsError(
+            f"--out {folder} was made with {name} {earlier!r}, and this run has {value!r}; give the same, or another "
+            "folder"
+        )
+    return artifacts.read_parquet(folder / TABLE)
+
+
+def list_remaining(
+    inputs: ServiceInputs, team: ServiceTeam, rows: pd.DataFrame
+) -> list[tuple[Item, int]]:
+    """List the trials of a team that have no outcome yet; trials that failed are repeated."""
+    scored = rows[rows["correct"].notna() & (rows["model"] == team.label)]
+    finished = set(zip(scored["item"], scored["sample"], strict=True))
+    remaining = []
+    for item in inputs.items:
+        for sample in range(inputs.options.samples):
+            if (f"{item.group}: {item.id}", sample) not in finished:
+                remaining.append((item, sample))
+    return remaining
+
+
+def plan_costs(inputs: ServiceInputs, rows: pd.DataFrame) -> str:
+    """Plan the calls that remain.
+
+    Returns:
+        A sentence with the largest number of calls, and what they may cost.
+    """
+    planned: list[PlannedCalls] = []
+    for _, team in inputs.teams:
+        items = [item for item, _ in list_remaining(inputs, team, rows)]
+        planned += service_episodes.plan_episodes(inputs.llm, team, items, 1, inputs.options.turns)
+    sentence = announce_costs(inputs.llm, planned).replace("llm.max_usd", "--max-usd")
+    return f"{sentence} (Every conversation with all {inputs.options.turns} turns, every reply at its limit of tokens.)"
+
+
+def evaluate(options: argparse.Namespace) -> None:
+    """Run the command: read the inputs, print the costs, hold the conversations, and write the tables."""
+    inputs = read_inputs(options)
+    rows = read_rows(inputs)
+    num_trials = len(inputs.items) * options.samples * len(inputs.teams)
+    num_remaining = sum(len(list_remaining(inputs, team, rows)) for _, team in inputs.teams)
+    counts = (
+        f"{len(inputs.items)} tasks x {options.samples} samples x {len(inputs.teams)} teams: {num_trials} trials, "
+        f"{num_remaining} of them to do."
+    )
+    for sentence in (*inputs.notes, counts, plan_costs(inputs, rows)):
+        print(sentence, flush=True)
+    if options.plan_only:
+        return
+    rows = run_trials(inputs, rows)
+    write_summary(inputs, rows)
+
+
+def run_trials(inputs: ServiceInputs, rows: pd.DataFrame) -> pd.DataFrame:
+    """Hold the conversations that remain; the table is written after each batch of them.
+
+    Args:
+        inputs: Of the evaluation.
+        rows: Of earlier runs.
+
+    Returns:
+        All rows.
+    """
+    options = inputs.options
+    folder = options.out
+    artifacts.write_json(folder / "settings.json", make_settings(inputs))
+    models = open_models(inputs.llm, inputs.asked_names, RECORDING, folder, folder, 1, open_local())
+    names = {name: name for name in inputs.asked_names}
+    try:
+        with ExpertPool(models, names, options.temperature, tells_rules=False) as pool:
+            for setting, team in inputs.teams:
+                desk = ServiceDesk(
+                    pool, inputs.llm, team, options.turns, options.temperature, options.seed
+                )
+                remaining = list_remaining(inputs, team, rows)
+                for start in range(0, len(remaining), options.parallel):
+                    episodes = desk.run(remaining[start : start + options.parallel])
+                    rows = add_rows(folder, rows, episodes, team, setting)
+                    num_done = min(start + options.parallel, len(remaining))
+                    print(f"{team.label}: {num_done} of {len(remaining)} trials", flush=True)
+    finally:
+        # Also where it was stopped: what was paid for is not asked again.
+        export_recording(inputs.llm, RECORDING, folder)
+    return rows
+
+
+def add_rows(
+    folder: Path,
+    rows: pd.DataFrame,
+    episodes: Sequence[service_episodes.ServiceEpisode],
+    team: ServiceTeam,
+    setting: str,
+) -> pd.DataFrame:
+    """Write the table with the rows of new episodes, which replace earlier rows of the same trial."""
+    expert_tools = [f"{EXPERT_PREFIX}{name}" for name in team.experts]
+    new_rows = []
+    prompts: dict[str, Mapping[str, Any]] = {}
+    for episode in episodes:
+        row = service_results.make_row(episode, team.label, setting, expert_tools)
+        new_rows.append(row)
+        messages = service_results.write_prompt(episode)
+        prompts[row["prompt_hash"]] = {
+            "prompt_hash": row["prompt_hash"],
+            "item": row["item"],
+            "messages": messages,
+        }
+    added = pd.DataFrame(new_rows, columns=list(service_results.COLUMNS))
+    combined = added if rows.empty else pd.concat([rows, added], ignore_index=True)
+    combined = combined.drop_duplicates(list(service_results.KEY), keep="last")
+    combined = combined.reset_index(drop=True)
+    artifacts.write_parquet(folder / TABLE, combined)
+    write_prompts(get_prompts_path(folder / TABLE), prompts)
+    return combined
+
+
+def write_prompts(path: Path, prompts: Mapping[str, Mapping[str, Any]]) -> None:
+    """Write prompts to the file beside the table that routers read; those of earlier batches are kept."""
+    lines = dict.fromkeys(path.read_text(encoding="utf-8").splitlines() if path.is_file() else ())
+    lines |= dict.fromkeys(artifacts.to_json(prompt) for prompt in prompts.values())
+    artifacts.write_text(path, "".join(f"{line}\n" for line in lines))
+
+
+def write_summary(inputs: ServiceInputs, rows: pd.DataFrame) -> None:
+    """Print the tables by team and domain, and write them under --out.
+
+    Args:
+        inputs: Of the evaluation.
+        rows: Of the outcome table.
+    """
+    folder = inputs.options.out
+    num_samples = inputs.options.samples
+    summary = service_results.summarize(rows, num_samples)
+    endings = service_results.count_endings(rows)
+    passes = service_results.estimate_passes(rows, num_samples)
+    if not passes.empty:
+        artifacts.write_parquet(folder / "passes.parquet", passes.reset_index())
+    with pd.option_context("display.max_colwidth", 60, "display.width", 240):
+        lines = [
+            *inputs.notes,
+            f"The user is played by {inputs.options.user}.",
+            "",
+            "Teams (an agent alone, or with the models that it may ask)",
+            summary.to_string(index=False, na_rep=""),
+            "",
+            "Why conversations ended",
+            endings.to_string(),
+        ]
+    num_lost = int(rows["correct"].isna().sum())
+    if num_lost:
+        lines += [
+            "",
+            f"{num_lost} of {len(rows)} trials are not scored; the same command repeats them.",
+        ]
+    text = "\n".join(lines)
+    artifacts.write_text(folder / "summary.txt", text)
+    print(text)
+    print(f"\nrows and summary: {folder}", file=sys.stderr)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; a mistake in the input ends it with one line of explanation and the exit code 2."""
+    return run_command(read_options(argv), evaluate)
