@@ -18,6 +18,7 @@ evaluate` reads.
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import sys
 from collections.abc import Mapping, Sequence
@@ -369,7 +370,7 @@ def add_rows(
 def write_prompts(path: Path, prompts: Mapping[str, Mapping[str, Any]]) -> None:
     """Write prompts to the file beside the table that routers read; those of earlier batches are kept."""
     lines = dict.fromkeys(path.read_text(encoding="utf-8").splitlines() if path.is_file() else ())
-    lines |= dict.fromkeys(artifacts.to_json(prompt) for prompt in prompts.values())
+    lines |= dict.fromkeys(json.dumps(prompt) for prompt in prompts.values())
     artifacts.write_text(path, "".join(f"{line}\n" for line in lines))
 
 

@@ -35,9 +35,9 @@ def explain_absence() -> str:
 
 
 @contextmanager
-def run_foreign_server() -> Iterator[str]:
-    """Run the server in a process of its own: its address, as of `base_url`."""
-    command = [sys.executable, "-m", "tests.slots.foreign_server"]
+def run_foreign_server(window: int = WINDOW) -> Iterator[str]:
+    """Run the server in a process of its own, with this window for each request: its address, as of `base_url`."""
+    command = [sys.executable, "-m", "tests.slots.foreign_server", str(window)]
     process = subprocess.Popen(
         command,
         cwd=ROOT,
@@ -56,7 +56,7 @@ def run_foreign_server() -> Iterator[str]:
         process.wait()
 
 
-def serve(weights: Path) -> None:
+def serve(weights: Path, window: int = WINDOW) -> None:
     """Answer until standard input ends."""
     import xllamacpp
 
@@ -65,7 +65,7 @@ def serve(weights: Path) -> None:
     params.model_alias = {NAME}
     params.hostnames = ["127.0.0.1"]
     params.port = 0
-    params.n_ctx = WINDOW * AT_ONCE
+    params.n_ctx = window * AT_ONCE
     params.n_parallel = AT_ONCE
     # One thread: several wait for one another, and starve where tests run side by side.
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
@@ -77,4 +77,4 @@ def serve(weights: Path) -> None:
 
 
 if __name__ == "__main__":
-    serve(find_packaged_weights())
+    serve(find_packaged_weights(), *map(int, sys.argv[1:]))

@@ -2,8 +2,10 @@
 
 import json
 import re
+from functools import cache
 
 from lib.llm.chat_model import ChatRequest, Reply, ToolCall
+from lib.tasks import Item
 from lib.tasks.tau2_bench import DOMAINS, load_domain
 
 _TASK = re.compile(r"task (\w+) (\d+)")
@@ -17,12 +19,26 @@ def find_task(text: str):
 
 
 def name_task(scenario: str) -> str:
-    """Name the task whose scenario a user's system message has."""
+    """Name the task whose scenario a user's system message has; the first of several that share it."""
+    text = scenario.partition("<scenario>\n")[2].removesuffix("\n</scenario>")
+    return list_scenarios()[text]
+
+
+@cache
+def list_scenarios() -> dict[str, str]:
+    """Names of tasks by their scenario."""
+    names = {}
     for domain in DOMAINS:
         for number, task in enumerate(load_domain(domain).tasks.values()):
-            if str(task.user_scenario) in scenario:
-                return f"task {domain} {number}"
-    raise ValueError("no task has this scenario")
+            names.setdefault(str(task.user_scenario), f"task {domain} {number}")
+    return names
+
+
+def is_first_of_scenario(item: Item) -> bool:
+    """Whether `name_task` finds this task: in telecom many share a scenario, and differ in what is wrong."""
+    domain = load_domain(item.metadata["domain"])
+    name = list_scenarios()[str(domain.tasks[item.id].user_scenario)]
+    return find_task(name).id == item.id
 
 
 def make_call(name: str, action, own_id: str) -> Reply:
