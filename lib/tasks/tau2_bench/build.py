@@ -78,7 +78,7 @@ def describe_example(domain: ServiceDomain, task_id: str) -> dict[str, Any]:
     tools = []
     for name, tool in environment.tools.items():
         changes = "changes" if environment.changes_state(name, "assistant") else "reads"
-        summary = " ".join(tool.description.split("\n\n")[0].split())
+        summary = " ".join(tool.description.split()).partition(". ")[0].removesuffix(".")
         arguments = list(tool.parameters)
         tools.append({"name": name, "effect": changes, "arguments": arguments, "summary": summary})
     actions = []
