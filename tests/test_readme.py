@@ -54,10 +54,10 @@ def test_every_lesson_is_in_the_table_near_the_top():
 def test_every_make_target_that_is_named_exists():
     targets = set(
         re.findall(
-            r"^([a-z]+):.*## ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE
+            r"^([a-z0-9]+):.*## ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE
         )
     )
-    named = set(re.findall(r"(?:^|`)make ([a-z]+)", README, re.MULTILINE))
+    named = set(re.findall(r"(?:^|`)make ([a-z0-9]+)", README, re.MULTILINE))
     assert {"repro", "test", "student", "slides", "solutions"} <= named <= targets
 
 
