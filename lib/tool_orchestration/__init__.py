@@ -44,6 +44,9 @@
     user_evaluation        rewards, baselines and steering on held-out questions
     evaluate_command       prompted orchestrators: pilot study, preference benchmark, office tasks with a user
     pilot_study            tables of both, with self-enhancement and other-enhancement
+    service_command        the same with --tasks tau2:retail: customer service with functions, and with models
+    service_episodes       conversations of an agent, a user and tools that change a database
+    service_results        pass^k and pass@k, dollars, and a table that routers read
 
 The trainer, generators and rollouts are shared with CoRL: `lib.rl`.
 """

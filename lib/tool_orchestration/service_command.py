@@ -43,7 +43,7 @@ from lib.tasks.tau2_bench import PREFIX
 from lib.tasks.tau2_bench import VERSION as TASKS_VERSION
 from lib.tool_orchestration import service_episodes, service_results
 from lib.tool_orchestration.make_tasks_command import split_names
-from lib.tool_orchestration.service_episodes import EXPERT_PREFIX, ServiceDesk, ServiceTeam
+from lib.tool_orchestration.service_episodes import EXPERT_PREFIX, ConversationRunner, ServiceTeam
 
 RECORDING = "service"  # name of the recording and of the spending limit under --out
 FUNCTIONS = "functions"
@@ -249,7 +249,7 @@ def read_rows(inputs: ServiceInputs) -> pd.DataFrame:
     path = folder / "settings.json"
     if not (folder / TABLE).is_file():
         return pd.DataFrame(columns=list(service_results.COLUMNS))
-    difference = service_results.read_settings_difference(artifacts.read_json(path), settings)
+    difference = service_results.find_settings_difference(artifacts.read_json(path), settings)
     if difference is not None:
         name, earlier, value = difference
         raise ParamsError(
@@ -323,12 +323,12 @@ def run_trials(inputs: ServiceInputs, rows: pd.DataFrame) -> pd.DataFrame:
     try:
         with ExpertPool(models, names, options.temperature, tells_rules=False) as pool:
             for setting, team in inputs.teams:
-                desk = ServiceDesk(
+                runner = ConversationRunner(
                     pool, inputs.llm, team, options.turns, options.temperature, options.seed
                 )
                 remaining = list_remaining(inputs, team, rows)
                 for start in range(0, len(remaining), options.parallel):
-                    episodes = desk.run(remaining[start : start + options.parallel])
+                    episodes = runner.run(remaining[start : start + options.parallel])
                     rows = add_rows(folder, rows, episodes, team, setting)
                     num_done = min(start + options.parallel, len(remaining))
                     print(f"{team.label}: {num_done} of {len(remaining)} trials", flush=True)

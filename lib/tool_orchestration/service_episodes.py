@@ -133,7 +133,7 @@ class ServiceTeam:
         return " + ".join((self.agent, *self.experts))
 
 
-class ServiceDesk:
+class ConversationRunner:
     """Holds conversations of a team with users, side by side."""
 
     def __init__(
@@ -172,6 +172,7 @@ class ServiceDesk:
             Scored episodes, in the order of the assignments.
         """
         episodes = [open_episode(item, sample) for item, sample in assignments]
+        # Conversations go side by side, so that a server answers many of them at once.
         while any(not episode.is_done for episode in episodes):
             self._let_users_speak(episodes)
             self._let_agents_speak(episodes)
@@ -196,9 +197,10 @@ class ServiceDesk:
     def _take_user_reply(self, episode: ServiceEpisode, reply: Reply) -> None:
         """Carry out what the user does: call a tool of the own phone, say something, or end the conversation."""
         # Whatever the user's model fails to do is not the agent's fault.
-        if reply.failure is not None and not is_usable_in_part(reply):
+        if reply.failure is not None and not has_partial_text(reply):
             episode.failure = f"user: {reply.failure.kind}"
             return
+        # The agent never sees what the user does on the phone, only what the user says of it.
         if reply.tool_calls and episode.environment.user_tools:
             results = []
             for call in reply.tool_calls:
@@ -261,6 +263,7 @@ class ServiceDesk:
                     key = (index, call_index)
                     requests.setdefault(self.experts[call.name], {})[key] = request
 
+        # Keyed by place, since an agent may ask one model several questions in one turn.
         expert_replies: dict[int, dict[int, Reply]] = {}
         for model, requests_by_key in requests.items():
             model_replies = self.pool.generate(model, list(requests_by_key.values()))
@@ -282,7 +285,7 @@ class ServiceDesk:
         if failure is not None and failure.of_infrastructure:
             episode.failure = f"agent: {failure.kind}"
             return
-        if failure is not None and not is_usable_in_part(reply):
+        if failure is not None and not has_partial_text(reply):
             episode.ending = f"agent: {failure.kind}"
             return
         if reply.tool_calls:
@@ -297,6 +300,7 @@ class ServiceDesk:
             episode.ending = "agent: empty"
             return
         else:
+            # What is the agent's message to itself is the user's message to the model that plays the user.
             episode.environment.say("assistant", reply.text)
             episode.agent_messages.append({"role": "assistant", "content": reply.text})
             episode.user_messages.append({"role": "user", "content": reply.text})
@@ -306,6 +310,7 @@ class ServiceDesk:
     def _take_call(self, episode: ServiceEpisode, call: ToolCall, expert: Reply | None) -> str:
         """Call a function of the domain, or pass on what an expert replied; returns what the agent reads."""
         episode.counts[call.name] = episode.counts.get(call.name, 0) + 1
+        # Questions to experts are no part of what the evaluator sees: they change nothing.
         if call.name not in self.experts:
             return episode.environment.call(call.name, call.arguments).text or ""
         if expert is None:
@@ -408,7 +413,7 @@ def write_expert_messages(episode: ServiceEpisode, question: str) -> list[dict[s
     ]
 
 
-def is_usable_in_part(reply: Reply) -> bool:
+def has_partial_text(reply: Reply) -> bool:
     """Whether a reply was cut off at its limit and still says something."""
     return (
         reply.failure is not None and reply.failure.kind == "truncated" and bool(reply.text.strip())
@@ -485,7 +490,7 @@ def _count_schema_tokens(items: Sequence[Item]) -> dict[str, int]:
     for name in dict.fromkeys(item.metadata["domain"] for item in items):
         domain = load_domain(name)
         environment = ServiceEnvironment(domain, next(iter(domain.tasks)))
-        for side, tools in (("agent", environment.tools), ("user", environment.user_tools)):
+        for speaker, tools in (("agent", environment.tools), ("user", environment.user_tools)):
             text = str([tool.schema for tool in tools.values()])
-            largest[side] = max(largest[side], estimate_tokens(count_bytes(text)))
+            largest[speaker] = max(largest[speaker], estimate_tokens(count_bytes(text)))
     return largest

@@ -161,9 +161,9 @@ def summarize(rows: pd.DataFrame, largest_k: int) -> pd.DataFrame:
         }
         line |= _format_passes(passes, model, group)
         scored = trials[trials["correct"].notna()]
-        line["$ per trial"] = f"{scored['cost_usd'].mean():.4f}"
-        line["of it models"] = f"{scored['expert_cost_usd'].mean():.4f}"
-        line["user $"] = f"{scored['user_cost_usd'].mean():.4f}"
+        line["$ per trial"] = f"{scored['cost_usd'].mean():.3g}"
+        line["of it models"] = f"{scored['expert_cost_usd'].mean():.3g}"
+        line["user $"] = f"{scored['user_cost_usd'].mean():.3g}"
         line["s per trial"] = f"{scored['seconds'].mean():.1f}"
         line["turns"] = f"{scored['turns'].mean():.1f}"
         line["calls"] = f"{scored['calls'].mean():.1f}"
@@ -194,7 +194,7 @@ def count_endings(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.crosstab([rows["model"], rows["group"]], reasons, rownames=["team", "domain"])
 
 
-def read_settings_difference(
+def find_settings_difference(
     earlier: Mapping[str, Any], settings: Mapping[str, Any]
 ) -> tuple[str, Any, Any] | None:
     """The first setting in which two runs differ, with both values; None where they agree."""

@@ -14,7 +14,7 @@ from lib.rl.expert_pool import ExpertPool
 from lib.rl.user_training.experts import change_params
 from lib.tasks.tau2_bench import explain_absence
 from lib.tool_orchestration import service_episodes
-from lib.tool_orchestration.service_episodes import ServiceDesk, ServiceTeam
+from lib.tool_orchestration.service_episodes import ConversationRunner, ServiceTeam
 from tests.budgeted_routing.small_systems import FunctionModel
 from tests.tasks.tau2_bench import gold_team
 
@@ -36,8 +36,8 @@ def hold(answer, items, experts=(), max_turns=30, samples=(0,)):
     models = {name: FunctionModel(name, answer, "endpoint") for name in ("agent", "user", "expert")}
     team = ServiceTeam("agent", "user", tuple(experts))
     with ExpertPool(ChatModels(models), {name: name for name in models}, 0.0) as pool:
-        desk = ServiceDesk(pool, make_llm(), team, max_turns)
-        return desk.run([(item, sample) for item in items for sample in samples])
+        runner = ConversationRunner(pool, make_llm(), team, max_turns)
+        return runner.run([(item, sample) for item in items for sample in samples])
 
 
 def pick(source: str, *numbers: int):

@@ -21,8 +21,8 @@ def describe_scenario(example: Mapping[str, Any]) -> str:
         example: Of `lib.tasks.tau2_bench.build.read_example`.
     """
     scenario = example["scenario"]
-    parts = ("reason_for_call", "known_info", "unknown_info", "task_instructions")
-    return "\n".join(f"{part}: {scenario[part]}" for part in parts if part in scenario)
+    field_names = ("reason_for_call", "known_info", "unknown_info", "task_instructions")
+    return "\n".join(f"{name}: {scenario[name]}" for name in field_names if name in scenario)
 
 
 def make_service_tool_table(example: Mapping[str, Any]) -> pd.DataFrame:

@@ -12,6 +12,7 @@ from lib.config import LLMSettings, ParamsError
 from lib.experiment import seeds
 from lib.language_models.tokenizer import find_unknown_words
 from lib.tasks import Dataset, Item, TaskError, load
+from lib.tasks.tau2_bench import PREFIX as TAU2_PREFIX
 
 MIN_IDS = 3  # one to evaluate on, two that baselines can compare
 
@@ -58,6 +59,11 @@ def load_questions(options: argparse.Namespace) -> Dataset:
         split=options.split,
         seed=options.seed,
     )
+    if str(options.data).startswith(TAU2_PREFIX) and not options.scorer:
+        raise TaskError(
+            f"{options.data} has conversations that a database is judged after, and here answers are scored; "
+            f"`python -m lib evaluate toolorchestra --tasks {options.data}` tries models on them"
+        )
     if not dataset.scorer:
         raise TaskError(f"{options.data} has no usual scorer; name one, such as --scorer math")
     return dataset
