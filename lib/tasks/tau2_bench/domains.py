@@ -9,7 +9,9 @@ A database is read from its file once; every episode gets a copy. Left out: the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import gc
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from types import ModuleType
@@ -61,10 +63,23 @@ class ServiceDomain:
             Tools and databases, before the initial actions of any task.
         """
         # Reading JSON takes less time than copying the objects.
-        copies = [database.model_validate_json(text) for database, text in self.databases]
+        with _pause_garbage_collection():
+            copies = [database.model_validate_json(text) for database, text in self.databases]
         if len(copies) == 1:
             return self.module.get_environment(db=copies[0], solo_mode=solo_mode)
         return self.module.get_environment(db=copies[0], user_db=copies[1], solo_mode=solo_mode)
+
+
+@contextmanager
+def _pause_garbage_collection() -> Iterator[None]:
+    """Pause the garbage collector, which takes half of the time of making a hundred thousand small objects."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 @lru_cache(maxsize=len(DOMAINS))

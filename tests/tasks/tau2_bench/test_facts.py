@@ -25,3 +25,17 @@ def test_the_example_is_solved_by_all_gold_actions_and_by_the_change_alone():
     assert example["gold_actions"][-1]["name"] == "exchange_delivered_order_items"
     rewards = {name: verdict["reward"] for name, verdict in example["verdicts"].items()}
     assert rewards == {"all gold actions": 1.0, "all but the last": 0.0, "the last alone": 1.0}
+
+
+def test_the_provenance_says_what_was_counted():
+    text = (build.FOLDER / "PROVENANCE.md").read_text(encoding="utf-8")
+    telecom = COUNTS["telecom"]
+    assert f"{telecom['all']['tasks']:,} of {telecom['all']['tasks']:,}" in text
+    users, actions = telecom["all"]["gold_actions_of_users"], telecom["all"]["gold_actions"]
+    assert f"{users:,} of {actions:,} gold actions are the user's" in text
+    equal = f"{telecom['all']['equal_databases']} ({telecom['base']['equal_databases']})"
+    assert f"only {equal} have them" in text
+    solved = {name: COUNTS[name][build.SOLVED_BY_NOTHING] for name in DOMAINS}
+    sentence = f"{solved['retail']} of 114 retail, {solved['airline']} of 50 airline and {solved['telecom']} of 114 telecom"
+    assert sentence in text
+    assert "Permission is hereby granted" in text and "Copyright (c) 2025 Sierra Research" in text

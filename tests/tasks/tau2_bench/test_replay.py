@@ -15,9 +15,23 @@ def test_gold_actions_of_all_tasks_lead_to_what_the_facts_say(name):
     assert counts == {split: facts[split] for split in counts}
 
 
-def test_tasks_that_ask_for_no_change_are_solved_by_doing_nothing():
-    solved = build.count_solved_by_nothing(load_domain("airline"))
-    assert solved == build.read_replay_facts()["domains"]["airline"][build.SOLVED_BY_NOTHING]
+def test_doing_nothing_solves_as_many_tasks_as_the_facts_say():
+    domain = load_domain("telecom")
+    facts = build.read_replay_facts()["domains"]["telecom"]
+    assert build.count_solved_by_nothing(domain) == facts[build.SOLVED_BY_NOTHING]
+
+
+def test_a_task_without_gold_actions_is_solved_by_doing_nothing_and_one_with_a_change_is_not():
+    domain = load_domain("airline")
+    tasks = domain.tasks.values()
+    refusal = next(task for task in tasks if not task.evaluation_criteria.actions)
+    assert build.judge_calls(domain, refusal.id, []).reward == 1.0
+    booking = next(
+        task
+        for task in tasks
+        if any(action.name == "book_reservation" for action in task.evaluation_criteria.actions)
+    )
+    assert build.judge_calls(domain, booking.id, []).reward == 0.0
 
 
 def test_the_example_is_what_the_package_says():
