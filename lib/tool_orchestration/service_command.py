@@ -33,6 +33,8 @@ from lib.config import LLMSettings, ParamsError
 from lib.experiment import artifacts
 from lib.language_models.local_models import open_local
 from lib.llm.cost_estimate import PlannedCalls, announce_costs
+from lib.llm.cost_ledger import BudgetExceeded
+from lib.llm.errors import LLMError
 from lib.llm.open_models import export_recording, open_models
 from lib.recorded_outcomes.user_tables import get_prompts_path
 from lib.rl.expert_pool import ExpertPool
@@ -301,7 +303,12 @@ def evaluate(options: argparse.Namespace) -> None:
         print(sentence, flush=True)
     if options.plan_only:
         return
-    rows = run_trials(inputs, rows)
+    try:
+        rows = run_trials(inputs, rows)
+    except BudgetExceeded as error:
+        # The limit is that of the command line here; what was finished is in the table.
+        reason = str(error).replace("llm.max_usd", "--max-usd")
+        raise LLMError(f"{reason}; run again with a higher limit to go on") from error
     write_summary(inputs, rows)
 
 

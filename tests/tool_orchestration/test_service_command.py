@@ -5,6 +5,7 @@ import pytest
 
 from lib.experiment import artifacts
 from lib.llm.chat_model import Failure, Reply
+from lib.llm.cost_ledger import BudgetExceeded
 from lib.llm.open_models import ChatModels
 from lib.routers import evaluate_command as router_command
 from lib.tasks.tau2_bench import explain_absence
@@ -113,6 +114,27 @@ def test_several_trials_of_two_domains_have_both_measures(tmp_path, capsys):
     assert set(passes["measure"]) == {"pass^1", "pass^2", "pass@2"}
     assert set(passes["group"]) == {"retail", "airline"} and (passes["value"] == 1.0).all()
     assert "greedy, so that trials of a task may be alike" in capsys.readouterr().out
+
+
+@needs_package
+def test_where_the_money_is_spent_what_was_finished_is_kept(tmp_path, capsys, monkeypatch):
+    def spend(name: str, request) -> Reply:
+        ASKED.append(name)
+        if ASKED.count("customer") > 2:  # two replies of the user are one conversation
+            raise BudgetExceeded("small (llm.max_usd)", 5.0, 4.99, 0.02)
+        return gold_team.answer(name, request)
+
+    monkeypatch.setattr(
+        service_command,
+        "open_models",
+        lambda llm, names, *_, **__: ChatModels(
+            {name: FunctionModel(name, spend, "endpoint") for name in names}
+        ),
+    )
+    options = ("--limit", "2", "--setting", "functions", "--parallel", "1")
+    assert run(tmp_path, *options) == 2
+    assert "--max-usd" in capsys.readouterr().err
+    assert len(pd.read_parquet(tmp_path / "outcomes.parquet")) == 1
 
 
 @needs_package
