@@ -275,16 +275,23 @@ def list_remaining(
     return remaining
 
 
-def plan_costs(inputs: ServiceInputs, rows: pd.DataFrame) -> str:
-    """Plan the calls that remain.
+def describe_costs(inputs: ServiceInputs, rows: pd.DataFrame) -> str:
+    """Describe what the trials that have no outcome yet may cost at most.
+
+    Args:
+        inputs: Of the evaluation: teams, tasks, prices and the spending limit.
+        rows: The outcome table of earlier runs.
 
     Returns:
-        A sentence with the largest number of calls, and what they may cost.
+        A sentence with the largest number of calls and of dollars.
     """
     planned: list[PlannedCalls] = []
     for _, team in inputs.teams:
         items = [item for item, _ in list_remaining(inputs, team, rows)]
-        planned += service_episodes.plan_episodes(inputs.llm, team, items, 1, inputs.options.turns)
+        planned += service_episodes.plan_episodes(
+            inputs.llm, team, items, num_samples=1, max_turns=inputs.options.turns
+        )
+    # The limit has another name on the command line.
     sentence = announce_costs(inputs.llm, planned).replace("llm.max_usd", "--max-usd")
     return f"{sentence} (Every conversation with all {inputs.options.turns} turns, every reply at its limit of tokens.)"
 
@@ -299,7 +306,7 @@ def evaluate(options: argparse.Namespace) -> None:
         f"{len(inputs.items)} tasks x {options.samples} samples x {len(inputs.teams)} teams: {num_trials} trials, "
         f"{num_remaining} of them to do."
     )
-    for sentence in (*inputs.notes, counts, plan_costs(inputs, rows)):
+    for sentence in (*inputs.notes, counts, describe_costs(inputs, rows)):
         print(sentence, flush=True)
     if options.plan_only:
         return
@@ -313,22 +320,26 @@ def evaluate(options: argparse.Namespace) -> None:
 
 
 def run_trials(inputs: ServiceInputs, rows: pd.DataFrame) -> pd.DataFrame:
-    """Hold the conversations that remain; the table is written after each batch of them.
+    """Run the trials that have no outcome yet, each a conversation of an agent and a user about a task.
+
+    The outcome table is written after each batch, so a run that is stopped goes on from there.
 
     Args:
-        inputs: Of the evaluation.
-        rows: Of earlier runs.
+        inputs: Teams, tasks, models and options of the evaluation.
+        rows: The outcome table of earlier runs with this folder; empty at first.
 
     Returns:
-        All rows.
+        The outcome table with a row for each trial, earlier ones among them.
     """
     options = inputs.options
     folder = options.out
     artifacts.write_json(folder / "settings.json", make_settings(inputs))
-    models = open_models(inputs.llm, inputs.asked_names, RECORDING, folder, folder, 1, open_local())
-    names = {name: name for name in inputs.asked_names}
+    models = open_models(
+        inputs.llm, inputs.asked_names, RECORDING, folder, folder, open_local=open_local()
+    )
+    model_by_expert = {name: name for name in inputs.asked_names}  # called by the same names
     try:
-        with ExpertPool(models, names, options.temperature, tells_rules=False) as pool:
+        with ExpertPool(models, model_by_expert, options.temperature, tells_rules=False) as pool:
             for setting, team in inputs.teams:
                 runner = ConversationRunner(
                     pool, inputs.llm, team, options.turns, options.temperature, options.seed
@@ -340,7 +351,7 @@ def run_trials(inputs: ServiceInputs, rows: pd.DataFrame) -> pd.DataFrame:
                     num_done = min(start + options.parallel, len(remaining))
                     print(f"{team.label}: {num_done} of {len(remaining)} trials", flush=True)
     finally:
-        # Also where it was stopped: what was paid for is not asked again.
+        # Replies are kept where the run is stopped too, so that none is paid for twice.
         export_recording(inputs.llm, RECORDING, folder)
     return rows
 
