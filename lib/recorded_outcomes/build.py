@@ -114,15 +114,16 @@ def _sort_rows(rows: pd.DataFrame) -> pd.DataFrame:
 class SentenceEncoder:
     """A sentence encoder: the embedding of a prompt is the mean over its tokens of the last layer's states."""
 
-    def __init__(self, folder: str | Path) -> None:
+    def __init__(self, folder: str | Path, dtype: str = "float32") -> None:
         """
         Args:
             folder: Folder of its configuration, tokenizer and weights.
+            dtype: Precision in which it computes, by PyTorch's name; embeddings are float32.
         """
         from transformers import AutoModel, AutoTokenizer  # imported here: facts need neither
 
         self.tokenizer = AutoTokenizer.from_pretrained(folder)
-        self.model = AutoModel.from_pretrained(folder).eval()
+        self.model = AutoModel.from_pretrained(folder, dtype=dtype).eval()
 
     def embed(self, prompts: Sequence[str]) -> np.ndarray:
         """Computes embeddings.
@@ -149,7 +150,7 @@ class SentenceEncoder:
                 return_tensors="pt",
             )
             with torch.inference_mode():
-                states = self.model(**batch).last_hidden_state  # (batch, tokens, d)
+                states = self.model(**batch).last_hidden_state.float()  # (batch, tokens, d)
             mask = batch["attention_mask"][:, :, None]  # (batch, tokens, 1), 0 at padding
             mean_states = (states * mask).sum(1) / mask.sum(1)  # (batch, d)
             unit_vectors = torch.nn.functional.normalize(mean_states, dim=1)
@@ -158,9 +159,9 @@ class SentenceEncoder:
 
 
 @cache
-def load_sentence_encoder(folder: str) -> SentenceEncoder:
+def load_sentence_encoder(folder: str, dtype: str = "float32") -> SentenceEncoder:
     """Loads the encoder of a folder; later calls return the same object."""
-    return SentenceEncoder(folder)
+    return SentenceEncoder(folder, dtype)
 
 
 def embed_prompts(prompts: Sequence[str], folder: Path) -> np.ndarray:
