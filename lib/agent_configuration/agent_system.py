@@ -16,7 +16,7 @@ from lib.agent_configuration.agent_models import AgentModel
 from lib.agent_configuration.agent_team import Note, Team
 from lib.agent_configuration.questions import kind_of, solved
 from lib.agent_configuration.rewards import Weights, reward
-from lib.agent_configuration.workflows import PROGRAMS
+from lib.agent_configuration.workflows import PROGRAMS, Workflow
 from lib.experiment import seeds
 from lib.llm.chat_model import Failure
 from lib.llm.errors import InfrastructureError
@@ -65,8 +65,7 @@ class ConfiguredAnswer:
 
 
 class System:
-    """Agents that can be configured. tools: by name; tiers: tokens of the three budgets; prompts: the text of each
-    atom by name, as the model is to read it; loop: where calls are awaited."""
+    """Agents that can be configured."""
 
     def __init__(
         self,
@@ -75,12 +74,24 @@ class System:
         tiers: Sequence[int],
         prompts: Mapping[str, str],
         loop: EventLoopThread,
+        programs: Mapping[str, Workflow] = PROGRAMS,
     ) -> None:
+        """Prepare to work on questions.
+
+        Args:
+            model: What all agents are.
+            tools: By name.
+            tiers: Tokens of the three budgets.
+            prompts: The text of each atom by name, as the model is to read it.
+            loop: Where calls are awaited.
+            programs: The program of each workflow.
+        """
         self.model = model
         self.tools = dict(tools)
         self.tiers = tuple(tiers)
         self.prompts = dict(prompts)
         self.loop = loop
+        self.programs = programs
 
     @property
     def most(self) -> float:
@@ -112,7 +123,7 @@ class System:
         told = [[self.prompts[atom] for atom in atoms] for atoms in configuration.atoms]
         key = int(seeds.key("configuration", "draw", job.item.id, seed=job.draw) >> 2)
         team = Team(self.model, self.tools, configuration, told, self.tiers, key)
-        last = await PROGRAMS[configuration.workflow](team, job.item.prompt)
+        last = await self.programs[configuration.workflow](team, job.item.prompt)
         spent = team.spent
         lost = [kind for kind in spent.failures if Failure(kind).may_succeed_later]
         if lost:
@@ -205,6 +216,17 @@ def table(
             }
         )
     return pd.DataFrame(rows)
+
+
+def read_configurations(rows: pd.DataFrame) -> list[Configuration]:
+    """Read the configurations back from the rows of `table`, one for each."""
+    configurations = []
+    names = ["w", "tools1", "tools2", "budget1", "budget2", "budget3"]
+    for structure, atoms in zip(rows[names].to_numpy(), rows["atoms"], strict=True):
+        by_agent = [agent.strip() for agent in atoms.split("|")]
+        atom_names = tuple(tuple(agent.split(" , ")) if agent else () for agent in by_agent)
+        configurations.append(Configuration(tuple(structure.tolist()), atom_names))
+    return configurations
 
 
 def drop_lost_questions(*tables: pd.DataFrame) -> list[pd.DataFrame]:

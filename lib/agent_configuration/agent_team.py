@@ -159,9 +159,18 @@ class Team:
         """Who says what a question needs."""
         return await self._call("router", THIRD, question, ())
 
-    async def divide(self, question: str, way: str) -> Note:
-        """Who divides the work. way: `SPLIT` or `PLAN`."""
-        return await self._call("router", THIRD, question, (), hint=way)
+    async def divide(self, question: str, division: str, agent: int = THIRD) -> Note:
+        """Divide the work.
+
+        Args:
+            question: The question.
+            division: `SPLIT` for parts that are done at once, `PLAN` for one after the other.
+            agent: The one that divides.
+
+        Returns:
+            Its note, whose answer is "first ... then ...".
+        """
+        return await self._call("router", agent, question, (), hint=division)
 
     async def work(
         self, question: str, part: str, *shown: AgentContext, agent: int, after: Note
