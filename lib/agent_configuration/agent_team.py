@@ -10,6 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
+import numpy as np
+
 from lib import tasks
 from lib.agent_configuration.action_space import Configuration
 from lib.agent_configuration.agent_models import AgentModel, answer_call
@@ -108,7 +110,7 @@ class Spent:
 
 class Team:
     """Agents for one question. prompts: what each agent is told besides its role, by agent; tiers: tokens of each
-    budget; key: seed of the episode."""
+    budget, or of each agent's budgets; key: seed of the episode."""
 
     def __init__(
         self,
@@ -116,7 +118,7 @@ class Team:
         tools: Mapping[str, Tool],
         configuration: Configuration,
         prompts: Sequence[Sequence[str]],
-        tiers: Sequence[int],
+        tiers: Sequence[int] | Sequence[Sequence[int]],
         key: int,
     ) -> None:
         self.model = model
@@ -126,7 +128,8 @@ class Team:
         self.tools = [
             {name: tools[name] for name in configuration.tools(agent)} for agent in range(3)
         ]
-        self.limits = [tiers[configuration.tier(agent)] for agent in range(3)]
+        tiers_by_agent = np.broadcast_to(tiers, (3, 3))
+        self.limits = [int(tiers_by_agent[agent, configuration.tier(agent)]) for agent in range(3)]
         self.begun: list[Spent] = []
 
     @property

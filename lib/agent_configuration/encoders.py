@@ -67,12 +67,17 @@ def features(questions: Sequence[str]) -> np.ndarray:
     return np.array(rows, np.float32).reshape(-1, 5)
 
 
-def encoder(name: str, models: str | Path = checkpoints.MODELS) -> Encoder:
+def encoder(
+    name: str,
+    models: str | Path = checkpoints.MODELS,
+    training_questions: Sequence[str] | None = None,
+) -> Encoder:
     """Make phi by its name.
 
     Args:
         name: hashing, tfidf, lab:NAME or sentence:NAME.
         models: Folder of the lab models.
+        training_questions: That tfidf counts words in; None for those of the lesson.
 
     Returns:
         A function of (n,) texts that returns (n, d) float32, each row of length 1.
@@ -84,7 +89,9 @@ def encoder(name: str, models: str | Path = checkpoints.MODELS) -> Encoder:
     if name == "hashing":
         return _encode_by_hashing
     if name == "tfidf":
-        return _make_tfidf_encoder()
+        if training_questions is None:
+            return _make_lesson_tfidf_encoder()
+        return _make_tfidf_encoder(training_questions)
     if family == "lab" and model_name:
         return _make_lab_encoder(Forward(checkpoints.load(Path(models) / model_name)))
     if family == "sentence" and model_name:
@@ -123,8 +130,8 @@ def _encode_by_hashing(questions: Sequence[str]) -> np.ndarray:
 
 
 @cache
-def _make_tfidf_encoder() -> Encoder:
-    """Words and pairs of words, each weighted by how rare it is in training questions."""
+def _make_lesson_tfidf_encoder() -> Encoder:
+    """The tf-idf encoder of the lesson's training questions."""
     # imported late: questions need tasks and traces, which most encoders do not
     from lib.agent_configuration.questions import KINDS
     from lib.agent_configuration.questions import questions as draw_questions
@@ -132,9 +139,14 @@ def _make_tfidf_encoder() -> Encoder:
     training_texts = []
     for kind in KINDS:
         items = draw_questions(kind.name, "train", _TFIDF_QUESTIONS)
-        training_texts += [_hide_numbers(item.prompt) for item in items]
+        training_texts += [item.prompt for item in items]
+    return _make_tfidf_encoder(training_texts)
+
+
+def _make_tfidf_encoder(training_questions: Sequence[str]) -> Encoder:
+    """Words and pairs of words, each weighted by how rare it is in training questions."""
     vectorizer = TfidfVectorizer(ngram_range=(1, 2), token_pattern=r"\S+", lowercase=False)
-    vectorizer.fit(training_texts)
+    vectorizer.fit([_hide_numbers(text) for text in training_questions])
 
     def encode(questions: Sequence[str]) -> np.ndarray:
         texts = [_hide_numbers(text) for text in questions]

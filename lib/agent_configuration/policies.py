@@ -173,33 +173,47 @@ def pick(logits: torch.Tensor, generator: torch.Generator | None) -> torch.Tenso
     return torch.multinomial(logits.softmax(-1), 1, generator=generator).squeeze(-1)
 
 
-def structure_policy(inputs: int, masked: bool = True, hidden: int = HIDDEN) -> Parts:
-    """pi_struct of ARC."""
-    return Parts(inputs, action_space.SIZES, chained=True, masked=masked, hidden=hidden)
+def structure_policy(
+    inputs: int,
+    masked: bool = True,
+    hidden: int = HIDDEN,
+    tools: tuple[str, ...] = action_space.TOOLS,
+) -> Parts:
+    """pi_struct of ARC, over structures with these tools."""
+    masks = list(action_space.mask(tools).values())
+    return Parts(inputs, action_space.SIZES, True, masked, hidden, masks)
 
 
-def bandit(inputs: int, roles: np.ndarray, hidden: int = HIDDEN) -> Parts:
+def bandit(
+    inputs: int,
+    roles: np.ndarray,
+    hidden: int = HIDDEN,
+    tools: tuple[str, ...] = action_space.TOOLS,
+) -> Parts:
     """The flat PPO bandit: structure and `action_space.MAX_ATOMS` atoms of every agent, all at once.
 
     Args:
         inputs: Numbers of a state.
         roles: (3, atoms) bool, which agent may be told which atom.
         hidden: Width of the layers.
+        tools: That agents may be given.
 
     Returns:
         The policy. Of an atom's part, choice 0 is no atom.
     """
-    return _flat_policy(inputs, roles, hidden, chained=False)
-
-
-def autoregressive(inputs: int, roles: np.ndarray, hidden: int = HIDDEN) -> Parts:
-    """The bandit's parts one after the other, each given the choices before; arguments as of `bandit`."""
-    return _flat_policy(inputs, roles, hidden, chained=True)
-
-
-def _flat_policy(inputs: int, roles: np.ndarray, hidden: int, chained: bool) -> Parts:
     sizes = flat_sizes(roles.shape[1])
-    return Parts(inputs, sizes, chained, True, hidden, make_flat_masks(roles))
+    return Parts(inputs, sizes, False, True, hidden, make_flat_masks(roles, tools))
+
+
+def autoregressive(
+    inputs: int,
+    roles: np.ndarray,
+    hidden: int = HIDDEN,
+    tools: tuple[str, ...] = action_space.TOOLS,
+) -> Parts:
+    """The bandit's parts one after the other, each given the choices before; arguments as of `bandit`."""
+    sizes = flat_sizes(roles.shape[1])
+    return Parts(inputs, sizes, True, True, hidden, make_flat_masks(roles, tools))
 
 
 def flat_sizes(num_atoms: int) -> tuple[int, ...]:
@@ -208,16 +222,19 @@ def flat_sizes(num_atoms: int) -> tuple[int, ...]:
     return (*action_space.SIZES, *[num_atoms + 1] * num_slots)
 
 
-def make_flat_masks(roles: np.ndarray) -> list[np.ndarray]:
+def make_flat_masks(
+    roles: np.ndarray, tools: tuple[str, ...] = action_space.TOOLS
+) -> list[np.ndarray]:
     """The masks of a flat policy: those of a structure, and for atoms those of the hierarchy.
 
     Args:
         roles: (3, atoms) bool, which agent may be told which atom.
+        tools: That agents may be given.
 
     Returns:
         (workflows, size) bool of each part. An agent that the workflow lacks is told nothing.
     """
-    masks = list(action_space.mask().values())
+    masks = list(action_space.mask(tools).values())
     for agent in range(len(action_space.AGENTS)):
         allowed = np.zeros((len(action_space.WORKFLOWS), roles.shape[1] + 1), bool)
         allowed[:, 0] = True  # no atom

@@ -22,6 +22,7 @@ from lib.agent_configuration.agent_system import ConfiguredQuestion, System, tab
 from lib.agent_configuration.atoms import Atom, roles
 from lib.agent_configuration.policies import Parts, PromptPolicy, Steps
 from lib.agent_configuration.policy_updates import EpisodeBatch, PolicyTrainer, Rules
+from lib.agent_configuration.questions import kind_of
 from lib.agent_configuration.rewards import Weights
 from lib.agent_configuration.variants import BANDIT, HIERARCHY, MDP, POLICY_KINDS
 from lib.experiment import seeds
@@ -53,7 +54,13 @@ class ConfigurationPolicy:
     """
 
     def __init__(
-        self, kind: str, inputs: int, atoms: Sequence[Atom], masked: bool = True, seed: int = 0
+        self,
+        kind: str,
+        inputs: int,
+        atoms: Sequence[Atom],
+        masked: bool = True,
+        seed: int = 0,
+        tools: tuple[str, ...] = action_space.TOOLS,
     ) -> None:
         """Make a policy with random weights.
 
@@ -63,6 +70,7 @@ class ConfigurationPolicy:
             atoms: The library that it chooses from.
             masked: Whether the hierarchy masks its structures.
             seed: Of the weights.
+            tools: That agents may be given; masks exclude all others.
         """
         if kind not in POLICY_KINDS:
             raise ValueError(f"there is no policy {kind!r}; there are {', '.join(POLICY_KINDS)}")
@@ -72,12 +80,12 @@ class ConfigurationPolicy:
         with torch.random.fork_rng():
             torch.manual_seed(int(seeds.key("configuration", "weights", seed=seed) >> 1))
             if kind == HIERARCHY:
-                self.structure = policies.structure_policy(inputs, masked)
+                self.structure = policies.structure_policy(inputs, masked, tools=tools)
                 self.prompt = PromptPolicy(inputs, roles(atoms))
             elif kind == BANDIT:
-                self.structure = policies.bandit(inputs, roles(atoms))
+                self.structure = policies.bandit(inputs, roles(atoms), tools=tools)
             else:
-                self.structure = policies.autoregressive(inputs, roles(atoms))
+                self.structure = policies.autoregressive(inputs, roles(atoms), tools=tools)
 
     @torch.no_grad()
     def decide(
@@ -188,6 +196,7 @@ class ConfigurationTraining:
         plan: How it is trained.
         seed: Of questions and choices.
         played: Rows of updates that were played before this training was killed.
+        name_group: What tables call the group of a question.
         step: Updates done.
         buffer: Every batch with its correctness, which the refinements read.
         rows: What was played, by update.
@@ -201,6 +210,7 @@ class ConfigurationTraining:
     plan: TrainingPlan
     seed: int
     played: pd.DataFrame | None = None
+    name_group: Callable[[Item], str] = kind_of
     step: int = 0
     buffer: list[tuple[EpisodeBatch, np.ndarray]] = field(default_factory=list)
     rows: list[pd.DataFrame] = field(default_factory=list)
@@ -333,7 +343,7 @@ def train_side_by_side(
             if rows is None:
                 own_outcomes = [next(outcomes) for _ in pending.jobs]
                 rewards = training.system.rewards(pending.jobs, own_outcomes, training.plan.weights)
-                rows = table(pending.jobs, own_outcomes, rewards)
+                rows = table(pending.jobs, own_outcomes, rewards, training.name_group)
                 rows = rows.drop(columns=["text", "answer"]).assign(step=training.step)
             training.learn(pending, rows)
         after()
