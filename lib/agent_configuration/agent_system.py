@@ -114,12 +114,15 @@ class System:
     async def all(self, jobs: Sequence[ConfiguredQuestion]) -> list[ConfiguredAnswer]:
         """The same, for who is on an event loop already."""
         once = {self._name(job): job for job in jobs}
-        done = dict(
-            zip(
-                once, await asyncio.gather(*(self.solve(job) for job in once.values())), strict=True
-            )
+        # What fails ends the work only once everything else has come back: a reply on its way is paid for.
+        answers = await asyncio.gather(
+            *(self.solve(job) for job in once.values()), return_exceptions=True
         )
-        return [done[self._name(job)] for job in jobs]
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+        answer_by_name = dict(zip(once, answers, strict=True))
+        return [answer_by_name[self._name(job)] for job in jobs]
 
     async def solve(self, job: ConfiguredQuestion) -> ConfiguredAnswer:
         """One job.

@@ -16,10 +16,10 @@ BEST_CONSTANT = "best constant"
 MOST_ACCURATE = "most accurate constant"  # whatever it costs
 
 
-def find_best_number(tried: pd.DataFrame, column: str = "reward") -> int:
-    """The number of the configuration with the best mean of a column on training questions, among these rows."""
-    train = tried[tried["split"] == "train"]
-    return int(train.groupby("number")[column].mean().idxmax())
+def find_best_number(tried: pd.DataFrame, column: str = "reward", split: str = "train") -> int:
+    """The number of the configuration with the best mean of a column on a split's questions, among these rows."""
+    rows = tried[tried["split"] == split]
+    return int(rows.groupby("number")[column].mean().idxmax())
 
 
 def select_constant(tried: pd.DataFrame, set_name: str = "", split: str = "test") -> pd.DataFrame:

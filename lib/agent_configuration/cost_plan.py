@@ -20,21 +20,25 @@ NUM_PROMPTED = 2  # prompted policies: with examples and without
 NUM_PROMPT_BASELINES = 3  # GEPA, bootstrapping, the conversation
 
 
-def plan_agent_calls(params: Params, model: str, num_questions: int) -> PlannedCalls:
+def plan_agent_calls(
+    params: Params, model: str, num_questions: int, largest_tier: int | None = None
+) -> PlannedCalls:
     """What agents of one model ask for at the most.
 
     Args:
         params: All settings.
         model: Of the agents, a name of llm.models.
         num_questions: That they work on.
+        largest_tier: Tokens of the largest budget of any agent; None for that of the settings.
 
     Returns:
         The calls. Each call of an agent is several of its model: one more after every use of a tool, and together
         they write no more than the largest tier.
     """
     calls_per_question = max(most for _, most in CALLS.values())
-    backend = params.llm.models[model].backend
-    largest_tier = max(params.configuration.select_tiers(backend))
+    if largest_tier is None:
+        backend = params.llm.models[model].backend
+        largest_tier = max(params.configuration.select_tiers(backend))
     agent_calls = num_questions * calls_per_question
     turns = agent_calls * (MOST_TOOLS + 1)
     # An agent reads what the others left, and in every turn what it wrote before.

