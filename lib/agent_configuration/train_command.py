@@ -22,7 +22,7 @@ from lib.agent_configuration import user_report
 from lib.agent_configuration.action_space import TOOLS, valid
 from lib.agent_configuration.atoms import BASE, Atom, library, prompts
 from lib.agent_configuration.encoders import encoder
-from lib.agent_configuration.played_episodes import PlayedEpisodes
+from lib.agent_configuration.episode_cache import EpisodeCache
 from lib.agent_configuration.rewards import Weights
 from lib.agent_configuration.saved_policy import save_policies
 from lib.agent_configuration.user_agents import (
@@ -36,6 +36,7 @@ from lib.agent_configuration.user_training import UserTraining
 from lib.agent_configuration.variants import ARC
 from lib.agent_configuration.written_atoms import WRITTEN, write_atoms, write_library
 from lib.config import ParamsError
+from lib.experiment.harness import use_one_thread
 from lib.rl.user_training.options import add_data_options, add_run_options, parse_options
 from lib.rl.user_training.processes import join_processes
 from lib.rl.user_training.progress import ProgressLine
@@ -179,6 +180,8 @@ def train(options: argparse.Namespace) -> None:
         if options.plan:
             return
         described = describe_run(inputs)
+        if inputs.backend != "hugging_face":
+            use_one_thread()  # several threads wait for one another at networks of this size
         with (
             open_run_folder(options.out, described, share) as folder,
             open_user_agents(
@@ -255,7 +258,7 @@ def make_training(
         progress.activity = activity
 
     weights = Weights(**inputs.settings.reward.model_dump())
-    episodes = PlayedEpisodes(inputs.folder / EPISODES, system, weights, report_activity)
+    episodes = EpisodeCache(inputs.folder / EPISODES, system, weights, report_activity)
     training_questions = [item.prompt for item in inputs.questions.train]
     encode = encoder(inputs.encoder, training_questions=training_questions)
     return UserTraining(inputs, system, episodes, atoms, encode, progress)

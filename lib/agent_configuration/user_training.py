@@ -19,7 +19,7 @@ from lib.agent_configuration import baselines, encoders, search
 from lib.agent_configuration.action_space import AGENTS, Configuration, without_other_tools
 from lib.agent_configuration.agent_system import ConfiguredQuestion, System
 from lib.agent_configuration.atoms import Atom
-from lib.agent_configuration.played_episodes import PlayedEpisodes, get_group
+from lib.agent_configuration.episode_cache import EpisodeCache, get_group
 from lib.agent_configuration.saved_policy import PolicyDescription
 from lib.agent_configuration.training import (
     ConfigurationPolicy,
@@ -39,7 +39,7 @@ from lib.rl.user_training.training import MEASURES, TrainingOutcome
 from lib.tasks import Item
 
 ROLLOUTS = "rollouts.parquet"
-NUM_TRIALS = 18  # episodes, two of each workflow, that tell what an episode takes
+NUM_TRIALS = 12  # episodes under different configurations, which tell what an episode takes
 COMPARED = (ARC, FLAT_BANDIT)  # what is trained
 BASE = "base: all tools, one call"
 BEST_CONSTANT = "best constant on dev"
@@ -100,7 +100,7 @@ class UserTraining:
 
     inputs: ConfigurationInputs
     system: System
-    episodes: PlayedEpisodes
+    episodes: EpisodeCache
     atoms: list[Atom]
     encode: encoders.Encoder
     progress: ProgressLine
@@ -207,7 +207,7 @@ class UserTraining:
             if step > num_recorded:
                 rows = pd.concat([training.rows[-1] for training in trainings])
                 self.progress.say(f"update {step}/{num_updates}: {describe_rows(rows)}")
-            self.progress.activity = f"update {step + 1}/{num_updates}"
+            self.progress.activity = f"update {min(step + 1, num_updates)}/{num_updates}"
             if step > num_recorded and (step % save_every == 0 or step == num_updates):
                 self._save_rollouts()
 
@@ -299,7 +299,7 @@ class UserTraining:
             role: Of the results table.
 
         Returns:
-            Rows of `PlayedEpisodes.play`, with method, role, item, sample and condition.
+            Rows of `EpisodeCache.play`, with method, role, item, sample and condition.
         """
         items = self.inputs.questions.test
         jobs = [

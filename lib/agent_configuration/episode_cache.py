@@ -1,6 +1,6 @@
 """Episodes that were played outside of a training, kept in a file: a run that goes on asks no agent twice.
 
-episodes = PlayedEpisodes(folder / "episodes-played.parquet", system, weights, progress)
+episodes = EpisodeCache(folder / "episodes-played.parquet", system, weights, progress)
 rows = episodes.play(jobs, "held-out questions")
 """
 
@@ -24,7 +24,7 @@ from lib.experiment import artifacts
 from lib.tasks import Item
 
 VERSION = 1  # of the columns
-EPISODES_AT_ONCE = 64  # after so many the file is written
+EPISODES_AT_ONCE = 32  # after so many the file is written
 
 _Key = tuple[str, str, int]  # prompt, digest of the configuration, draw
 
@@ -34,7 +34,7 @@ def get_group(item: Item) -> str:
     return item.group
 
 
-class PlayedEpisodes:
+class EpisodeCache:
     """Plays questions under configurations, and keeps what came of it.
 
     Attributes:
