@@ -20,11 +20,11 @@ class EventLoopThread:
         self._runner = asyncio.Runner()
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """The result of a coroutine; raises what it raises. Ctrl-C cancels it, so that nobody waits for its end."""
+        """The result of a coroutine; raises what it raises. Ctrl-C cancels it: nobody waits for its end."""
         future = self._thread.submit(self._runner.run, work)
         try:
             return future.result()
-        except KeyboardInterrupt:
+        except BaseException:
             if not future.done():
                 self._cancel_work()
             raise
