@@ -153,7 +153,7 @@ def make_settings(params: Params, models: Path, kind: str, fields: Sequence[str]
         "job": kind,
         "configuration": settings.to_job_settings(*fields),
         "atoms": artifacts.sha256_file(ROOT / settings.atoms),
-        **describe_models(llm, {name: name for name in asked_models}, base, models),
+        "models": describe_models(llm, {name: name for name in asked_models}, base, models),
         "versions": list_versions(kind, llm, asked_models),
     }
     if "encoder" in fields:

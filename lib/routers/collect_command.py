@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lib import config
+from lib.config import LLMSettings
 from lib.language_models.local_models import open_local
 from lib.llm.cost_ledger import BudgetExceeded
 from lib.llm.errors import LLMError
@@ -104,9 +105,61 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Runs the command with its options; errors are raised, and reported by the caller."""
+    """Asks the models for what the outcome table lacks, and writes the table.
+
+    Args:
+        options: Of the command line, as `make_parser` reads them.
+
+    Returns:
+        0. Errors are raised, for `main` to report.
+    """
     model_names = read_names(options)
     check_out(options.out)
+    dataset = load_questions(options)
+    settings = make_settings(options, dataset)
+
+    calls = collect_outcomes.list_calls(dataset, model_names, options.samples)
+    finished_rows = collect_outcomes.read_rows(options.out, settings)
+    remaining = collect_outcomes.select_remaining(calls, finished_rows)
+
+    judge_names = list_judges(dataset.scorer)
+    asked_names = list(dict.fromkeys([*model_names, *judge_names]))
+    llm = read_llm_settings(options, asked_names)
+    folder, recording = options.out.parent, options.out.stem
+    folder.mkdir(parents=True, exist_ok=True)
+    models = open_models(llm, asked_names, recording, folder, folder, open_local=open_local())
+    try:
+        planned = collect_outcomes.plan_calls(models, remaining, settings)
+        for judge in judge_names:
+            planned.append(collect_outcomes.plan_judgements(models[judge], remaining, settings))
+        num_finished = len(calls) - len(remaining)
+        announcement = collect_outcomes.announce_collection(
+            llm, planned, num_finished, options.max_usd
+        )
+        print(announcement, flush=True)
+        if options.plan:
+            return 0
+        scorer = make_scorer(dataset.scorer, models)
+        check_scorer(scorer, dataset, judge_names)
+        rows = finished_rows
+        if remaining:
+            rows = run_coroutine(
+                collect_and_close(models, scorer, remaining, settings, options.out, finished_rows)
+            )
+    finally:
+        # Also where it was stopped: a reply that was paid for is not asked again.
+        export_recording(llm, recording, folder)
+    print(collect_outcomes.summarize(rows).to_string(float_format="{:.6g}".format))
+    print(f"{len(rows):,} rows in {options.out}")
+    return 0
+
+
+def load_questions(options: argparse.Namespace) -> Dataset:
+    """Loads the questions that the command line names, and prints what was noted on reading them.
+
+    Raises:
+        ScorerError: They have no reference answers, and no scorer is named that needs none.
+    """
     dataset = load(
         options.questions,
         scorer=options.scorer,
@@ -119,49 +172,30 @@ def run(options: argparse.Namespace) -> int:
             f"{options.questions} has no reference answers, so --scorer must say how replies are judged, such as "
             "judge:MODEL"
         )
+    for note in dataset.notes:
+        print(note)
+    return dataset
+
+
+def make_settings(options: argparse.Namespace, dataset: Dataset) -> CollectSettings:
+    """Makes the settings of the collection; several samples of a question need a temperature above 0."""
     temperature = options.temperature
     if temperature is None and options.samples > 1:
         temperature = collect_outcomes.RESAMPLED_TEMPERATURE
         print(f"{options.samples} samples of each are drawn at temperature {temperature:g}")
-    settings = CollectSettings(dataset.scorer, temperature, options.max_tokens, options.seed)
-    for note in dataset.notes:
-        print(note)
+    return CollectSettings(dataset.scorer, temperature, options.max_tokens, options.seed)
 
-    # What is there is not asked again; the judge of replies is a model too.
-    calls = collect_outcomes.list_calls(dataset, model_names, options.samples)
-    rows = collect_outcomes.read_rows(options.out, settings)
-    remaining = collect_outcomes.select_remaining(calls, rows)
-    judge_names = [dataset.scorer.partition(":")[2]] if dataset.scorer.startswith("judge:") else []
+
+def list_judges(scorer: str) -> list[str]:
+    """Lists the models that judge replies: that of "judge:MODEL", none for any other scorer."""
+    return [scorer.partition(":")[2]] if scorer.startswith("judge:") else []
+
+
+def read_llm_settings(options: argparse.Namespace, names: Sequence[str]) -> LLMSettings:
+    """Reads the settings of the named models; replies are recorded, and --max-usd is the limit of spending."""
     llm = read_model_settings(options.profile, options.model_file)
     llm = llm.model_copy(update={"max_usd": options.max_usd, "cassette": "record"})
-    names = list(dict.fromkeys([*model_names, *judge_names]))
-    llm = select_models(llm, names, options.profile)
-    folder = options.out.parent
-    folder.mkdir(parents=True, exist_ok=True)
-    work = options.out.stem
-    models = open_models(llm, names, work, folder, folder, open_local=open_local())
-    try:
-        planned = collect_outcomes.plan_calls(models, remaining, settings)
-        for judge in judge_names:
-            planned.append(collect_outcomes.plan_judgements(models[judge], remaining, settings))
-        num_finished = len(calls) - len(remaining)
-        print(
-            collect_outcomes.announce_collection(llm, planned, num_finished, options.max_usd),
-            flush=True,
-        )
-        if options.plan:
-            return 0
-        scorer = make_scorer(dataset.scorer, models)
-        check_scorer(scorer, dataset, judge_names)
-        if remaining:
-            rows = run_coroutine(
-                collect_and_close(models, scorer, remaining, settings, options.out, rows)
-            )
-    finally:
-        export_recording(llm, work, folder)
-    print(collect_outcomes.summarize(rows).to_string(float_format="{:.6g}".format))
-    print(f"{len(rows):,} rows in {options.out}")
-    return 0
+    return select_models(llm, names, options.profile)
 
 
 async def collect_and_close(

@@ -249,11 +249,12 @@ class InProcessBackend(ModelBackend):
         return reply
 
     async def iterate_chunks(self, body: Mapping[str, Any]) -> AsyncIterator[dict[str, Any]]:
-        sent = self._make_body(body)
-        sent["stream_options"] = {**(sent.get("stream_options") or {}), "include_usage": True}
+        request = self._make_body(body)
+        # The last chunk reports the tokens, of which the router computes the cost.
+        request["stream_options"] = {**(request.get("stream_options") or {}), "include_usage": True}
         completion = None
         try:
-            completion = await self.model.start_completion(parse_body(sent))
+            completion = await self.model.start_completion(parse_body(request))
             async for chunk in completion.iterate_chunks():
                 chunk["model"] = self.name
                 yield chunk
@@ -265,10 +266,10 @@ class InProcessBackend(ModelBackend):
 
     def _make_body(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Makes the model's request from the client's, with the token limit of the settings where it has none."""
-        sent = {**body, "model": self.model.name}
-        if sent.get("max_tokens") is None and sent.get("max_completion_tokens") is None:
-            sent["max_tokens"] = self.settings.max_tokens
-        return sent
+        request = {**body, "model": self.model.name}
+        if request.get("max_tokens") is None and request.get("max_completion_tokens") is None:
+            request["max_tokens"] = self.settings.max_tokens
+        return request
 
     def _explain(self, error: Exception) -> ModelUnavailable:
         """Makes the error for a request that this model cannot honour, or for a model that is busy or broken."""

@@ -419,8 +419,9 @@ def _train(
             settings.draws,
             variant,
         )
-        rows = pd.DataFrame([summarize_update(grouped) | {"step": step}])
-        return UpdateData(grouped.make_samples(), rows, summarize_update(grouped))
+        summary = summarize_update(grouped)
+        rows = pd.DataFrame([summary | {"step": step}])
+        return UpdateData(grouped.make_samples(), rows, summary)
 
     train_controller(
         learner,

@@ -6,21 +6,23 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from transformers import LlamaForCausalLM
 
 from lib import config
-from lib.agent_configuration import cost_plan, error_taxonomy, estimates, experiment
+from lib.agent_configuration import cost_plan, error_taxonomy, estimates, experiment, full_run
 from lib.agent_configuration import results as recorded
 from lib.agent_configuration.agent_system import ConfiguredQuestion, System
 from lib.agent_configuration.atoms import LIBRARY, library
 from lib.agent_configuration.encoders import EncoderError
 from lib.agent_configuration.jobs import NUM_PARTS, make_choices_job
 from lib.agent_configuration.questions import KINDS, questions
-from lib.agent_configuration.variants import NAMED, UNTRAINED, VARIANTS
+from lib.agent_configuration.variants import ABLATIONS, BASELINES, NAMED, UNTRAINED, VARIANTS
 from lib.config import ConfigurationSettings, ParamsError
 from lib.experiment import artifacts, results_table, seeds
+from lib.experiment.full_results import read_full_results, write_full_results
 from lib.language_models import checkpoints
 from lib.language_models.checkpoints import ModelError
 from lib.language_models.training import team_traces
@@ -433,3 +435,68 @@ def test_the_plan_of_costs_bounds_the_questions_that_were_worked_on(results, job
     planned = sum(cost_plan.count_training_questions(params, COMPARED))
     planned += cost_plan.count_searched_questions(params.configuration, num_atoms)
     assert len(jobs) <= planned < 4 * len(jobs)
+
+
+# The full run -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def full_jobs(models, monkeypatch):
+    """The jobs of the full run on the small models, under changed parameters."""
+    monkeypatch.setattr(checkpoints, "MODELS", models)
+    return lambda **changes: full_run.list_jobs(settings(**changes))
+
+
+def test_the_full_run_has_the_seeds_that_it_promises_and_fewer_of_ablations(full_jobs):
+    jobs = full_jobs(seeds=3, ablation_seeds=2)
+    labels = [job.label for job in jobs]
+    assert len(set(labels)) == len({job.key for job in jobs}) == len(jobs)
+    for variants, num_seeds in (((ARC, *BASELINES), 3), (ABLATIONS, 2)):
+        for variant in variants:
+            trainings = [label for label in labels if label.startswith(f"{variant.name}/")]
+            assert trainings == [f"{variant.name}/seed-{seed}" for seed in range(num_seeds)]
+    assert config.load("full").configuration.seeds >= 5
+    assert config.load("full").configuration.episodes == 4_000  # as in the paper
+
+
+def test_the_recorded_table_gives_the_estimates_of_the_rows_that_it_was_made_from(
+    results, full_jobs, tmp_path
+):
+    """Its questions have short names, its numbers are rounded, and some columns are left out."""
+    rows = recorded.make_rows(results, settings())
+    kept = full_run.round_measurements(full_run.number_items(rows))
+    path = tmp_path / "table.parquet"
+    table = results_table.make_results(recorded.SYSTEM, kept)
+    write_full_results(full_run.FULL_RUN, table, full_jobs(), 1.0, path)
+    full = read_full_results(full_run.FULL_RUN, settings(), path)
+    assert full.is_current and len(full.rows) == len(rows)
+
+    before = estimates.estimate_metrics(results_table.make_results(recorded.SYSTEM, rows))
+    after = estimates.estimate_metrics(full.rows)
+    assert after.keys() == before.keys()
+    for name, estimate in before.items():
+        value = estimate["value"] if isinstance(estimate, pd.Series) else estimate
+        value_after = after[name]["value"] if isinstance(estimate, pd.Series) else after[name]
+        if isinstance(value, str):
+            assert value_after == value, name
+        else:
+            assert value_after == pytest.approx(value, abs=1e-4), name
+
+
+@pytest.mark.parametrize(
+    ("field", "is_current"), [("tokens_per_second", True), ("dollars_per_1k_tokens", False)]
+)
+def test_a_recorded_table_is_outdated_by_another_price_and_not_by_another_speed(
+    field, is_current, results, full_jobs, models, tmp_path, monkeypatch
+):
+    """A card holds both; rewards read neither, costs the price."""
+    kept = full_run.number_items(recorded.make_rows(results, settings()))
+    path = tmp_path / "table.parquet"
+    write_full_results(full_run.FULL_RUN, kept, full_jobs(), 1.0, path)
+    other_models = tmp_path / "models"
+    shutil.copytree(models, other_models)
+    card_path = other_models / "lab-team" / "card.json"
+    artifacts.write_json(card_path, artifacts.read_json(card_path) | {field: 7.0})
+    monkeypatch.setattr(checkpoints, "MODELS", other_models)
+    full = read_full_results(full_run.FULL_RUN, settings(), path)
+    assert full.is_current == is_current

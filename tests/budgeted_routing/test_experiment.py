@@ -109,6 +109,8 @@ def models(tmp_path_factory):
         "lab-agent",
         "lab-facts",
         "lab-passage",
+        "lab-caller",
+        "lab-reader",
         "lab-big",
         "lab-team",
         "lab-team-large",

@@ -342,7 +342,7 @@ def find_changed(before: dict[str, str], after: dict[str, str]) -> set[str]:
         ({"menus": 7}, ALL_JOBS - {"reading"}),
         ({"held_out": ["chains"]}, ALL_JOBS),
     ],
-    ids=str,
+    ids=lambda value: str(value) if isinstance(value, dict) else "",
 )
 def test_a_setting_changes_the_keys_of_the_jobs_that_read_it_and_of_no_others(
     change, changed, models

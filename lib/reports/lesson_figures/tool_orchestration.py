@@ -82,7 +82,7 @@ def estimate_levels(rows: pd.DataFrame) -> pd.DataFrame:
         A row of estimates for each method.
     """
     tests = results_table.select(rows, split=lab_results.TEST)
-    means = stats.mean(tests, "score", "method")
+    means = stats.mean(tests, "score", "method", bounds=(0.0, 1.0))
     return means.loc[[method for method in SHOWN_METHODS if method in means.index]]
 
 
