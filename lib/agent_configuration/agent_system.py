@@ -79,6 +79,7 @@ class System:
         programs: Mapping[str, Workflow] = PROGRAMS,
         scorer: Scorer | None = None,
         stops_at_lost_calls: bool = True,
+        tells_rules: bool = True,
     ) -> None:
         """Prepare to work on questions.
 
@@ -92,6 +93,7 @@ class System:
             scorer: Scores the last turn of an episode; None for the rule of the lesson's questions.
             stops_at_lost_calls: Whether a call that a later run may get answered ends the work; if not, its episode
                 has no score.
+            tells_rules: Whether agents are told the rule of the lab's chains of digits.
         """
         self.model = model
         self.tools = dict(tools)
@@ -101,6 +103,9 @@ class System:
         self.programs = programs
         self.scorer = scorer
         self.stops_at_lost_calls = stops_at_lost_calls
+        self.tells_rules = tells_rules
+        # Told how many episodes of a batch are finished, and how many there are.
+        self.report_progress: Callable[[int, int], None] = lambda num_finished, num_episodes: None
 
     @property
     def most(self) -> float:
@@ -114,9 +119,18 @@ class System:
     async def all(self, jobs: Sequence[ConfiguredQuestion]) -> list[ConfiguredAnswer]:
         """The same, for who is on an event loop already."""
         once = {self._name(job): job for job in jobs}
+        num_finished = 0
+
+        async def solve_and_count(job: ConfiguredQuestion) -> ConfiguredAnswer:
+            nonlocal num_finished
+            answer = await self.solve(job)
+            num_finished += 1
+            self.report_progress(num_finished, len(once))
+            return answer
+
         # What fails ends the work only once everything else has come back: a reply on its way is paid for.
         answers = await asyncio.gather(
-            *(self.solve(job) for job in once.values()), return_exceptions=True
+            *(solve_and_count(job) for job in once.values()), return_exceptions=True
         )
         for answer in answers:
             if isinstance(answer, BaseException):
@@ -134,7 +148,7 @@ class System:
         configuration = job.configuration
         told = [[self.prompts[atom] for atom in atoms] for atoms in configuration.atoms]
         key = int(seeds.key("configuration", "draw", job.item.id, seed=job.draw) >> 2)
-        team = Team(self.model, self.tools, configuration, told, self.tiers, key)
+        team = Team(self.model, self.tools, configuration, told, self.tiers, key, self.tells_rules)
         last = await self.programs[configuration.workflow](team, job.item.prompt)
         spent = team.spent
         lost = [kind for kind in spent.failures if Failure(kind).may_succeed_later]

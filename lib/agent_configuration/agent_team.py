@@ -110,7 +110,8 @@ class Spent:
 
 class Team:
     """Agents for one question. prompts: what each agent is told besides its role, by agent; tiers: tokens of each
-    budget, or of each agent's budgets; key: seed of the episode."""
+    budget, or of each agent's budgets; key: seed of the episode; tells_rules: whether the rule of the lab's chains is
+    told, which look like sums and are none."""
 
     def __init__(
         self,
@@ -120,11 +121,13 @@ class Team:
         prompts: Sequence[Sequence[str]],
         tiers: Sequence[int] | Sequence[Sequence[int]],
         key: int,
+        tells_rules: bool = True,
     ) -> None:
         self.model = model
         self.configuration = configuration
         self.prompts = prompts
         self.key = key
+        self.tells_rules = tells_rules
         self.tools = [
             {name: tools[name] for name in configuration.tools(agent)} for agent in range(3)
         ]
@@ -252,7 +255,7 @@ class Team:
         if self.model.backend == "lab":
             hints = [hint] if hint else []
             return write_system_message(role, *hints, *atoms)
-        rules = tasks.describe_rules(question)
+        rules = tasks.describe_rules(question) if self.tells_rules else ""
         sentences = [RULES[hint or role], *([rules] if rules else []), *atoms, FORM]
         return {"role": "system", "content": " ".join(sentences)}
 

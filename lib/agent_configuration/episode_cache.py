@@ -7,7 +7,7 @@ rows = episodes.play(jobs, "held-out questions")
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -21,6 +21,7 @@ from lib.agent_configuration.agent_system import (
 )
 from lib.agent_configuration.rewards import Weights
 from lib.experiment import artifacts
+from lib.rl.user_training.progress import ProgressLine
 from lib.tasks import Item
 
 VERSION = 1  # of the columns
@@ -34,6 +35,39 @@ def get_group(item: Item) -> str:
     return item.group
 
 
+class EpisodeProgress:
+    """Says on the terminal what is under way, and how many of its episodes are finished.
+
+    Attributes:
+        progress: The line on the terminal.
+    """
+
+    def __init__(self, progress: ProgressLine) -> None:
+        self.progress = progress
+        self._activity = ""
+        self._num_before = 0
+        self._num_episodes: int | None = None
+
+    def begin(self, activity: str, num_before: int = 0, num_episodes: int | None = None) -> None:
+        """Begin with something else.
+
+        Args:
+            activity: In a few words.
+            num_before: Episodes of it that are finished already.
+            num_episodes: Of it in all; None for those that are under way together.
+        """
+        self._activity = activity
+        self._num_before = num_before
+        self._num_episodes = num_episodes
+        self.progress.activity = activity
+
+    def count(self, num_finished: int, num_under_way: int) -> None:
+        """Count finished episodes, as `System.report_progress`."""
+        total = num_under_way if self._num_episodes is None else self._num_episodes
+        finished = self._num_before + num_finished
+        self.progress.activity = f"{self._activity}, {finished} of {total} episodes"
+
+
 class EpisodeCache:
     """Plays questions under configurations, and keeps what came of it.
 
@@ -41,7 +75,7 @@ class EpisodeCache:
         path: Of the file.
         system: The agents.
         weights: Of the reward.
-        report: Is told the activity, and how many of the episodes are played.
+        progress: Is told what is under way.
     """
 
     def __init__(
@@ -49,12 +83,12 @@ class EpisodeCache:
         path: Path,
         system: System,
         weights: Weights,
-        report: Callable[[str], None] = lambda activity: None,
+        progress: EpisodeProgress,
     ) -> None:
         self.path = path
         self.system = system
         self.weights = weights
-        self.report = report
+        self.progress = progress
         self._rows: dict[_Key, dict] = {}
         if path.exists():
             rows = artifacts.read_parquet(path)
@@ -83,7 +117,7 @@ class EpisodeCache:
         missing = {_name(job): job for job in jobs if _name(job) not in self._rows}
         open_jobs = list(missing.values())
         for first in range(0, len(open_jobs), EPISODES_AT_ONCE):
-            self.report(f"{activity}: {first} of {len(open_jobs)} episodes")
+            self.progress.begin(activity, first, len(open_jobs))
             chunk = open_jobs[first : first + EPISODES_AT_ONCE]
             self._play_chunk(chunk)
             artifacts.write_parquet(self.path, self.list_rows())

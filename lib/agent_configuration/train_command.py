@@ -22,7 +22,7 @@ from lib.agent_configuration import user_report
 from lib.agent_configuration.action_space import TOOLS, valid
 from lib.agent_configuration.atoms import BASE, Atom, library, prompts
 from lib.agent_configuration.encoders import encoder
-from lib.agent_configuration.episode_cache import EpisodeCache
+from lib.agent_configuration.episode_cache import EpisodeCache, EpisodeProgress
 from lib.agent_configuration.rewards import Weights
 from lib.agent_configuration.saved_policy import save_policies
 from lib.agent_configuration.user_agents import (
@@ -251,14 +251,16 @@ def make_training(
 ) -> UserTraining:
     """Make the training of a run."""
     system = agents.make_system(
-        inputs.budgets, prompts(atoms, inputs.backend), inputs.questions.scorer
+        inputs.budgets,
+        prompts(atoms, inputs.backend),
+        inputs.questions.scorer,
+        inputs.is_lab_world,
     )
 
-    def report_activity(activity: str) -> None:
-        progress.activity = activity
-
+    episode_progress = EpisodeProgress(progress)
+    system.report_progress = episode_progress.count
     weights = Weights(**inputs.settings.reward.model_dump())
-    episodes = EpisodeCache(inputs.folder / EPISODES, system, weights, report_activity)
+    episodes = EpisodeCache(inputs.folder / EPISODES, system, weights, episode_progress)
     training_questions = [item.prompt for item in inputs.questions.train]
     encode = encoder(inputs.encoder, training_questions=training_questions)
     return UserTraining(inputs, system, episodes, atoms, encode, progress)

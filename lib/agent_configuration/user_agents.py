@@ -18,7 +18,6 @@ from lib.config import ConfigurationSettings, LLMSettings, ParamsError
 from lib.language_models.local_models import open_local
 from lib.llm.event_loop import EventLoopThread
 from lib.llm.open_models import ChatModels, export_recording, open_models
-from lib.tasks import FAMILIES, Item
 from lib.tasks.scorers import make_scorer
 from lib.tools import Index, Sandbox, SandboxUnavailable, Tool, calculator, lookup, python, search
 
@@ -46,14 +45,14 @@ Budgets = tuple[tuple[int, int, int], ...]  # of each agent, in the order of AGE
 
 
 def choose_tools(
-    names: Sequence[str] | None, documents: Path | None, items: Sequence[Item]
+    names: Sequence[str] | None, documents: Path | None, is_lab_world: bool
 ) -> tuple[str, ...]:
     """Choose the tools that agents may be given.
 
     Args:
         names: As the command line names them; None for all that make sense.
         documents: What the search is over; None for nothing.
-        items: The questions. Those of the lab's world have documents and records already.
+        is_lab_world: Whether the questions are about the lab's world, which has documents and records already.
 
     Returns:
         Names, in the order of TOOLS.
@@ -61,7 +60,6 @@ def choose_tools(
     Raises:
         ParamsError: There is no such tool, or nothing that it could read.
     """
-    is_lab_world = all(item.group in FAMILIES for item in items)
     if names is None:
         possible = TOOLS if is_lab_world else USER_TOOLS
         names = [name for name in possible if name != "search" or documents or is_lab_world]
@@ -224,13 +222,16 @@ class UserAgents:
     tools: Mapping[str, Tool]
     loop: EventLoopThread
 
-    def make_system(self, budgets: Budgets, prompts: Mapping[str, str], scorer: str) -> System:
+    def make_system(
+        self, budgets: Budgets, prompts: Mapping[str, str], scorer: str, is_lab_world: bool
+    ) -> System:
         """Make the agent system.
 
         Args:
             budgets: Of `choose_budgets`.
             prompts: The text of each atom, by name.
             scorer: As `make_scorer` takes it.
+            is_lab_world: Whether the questions are about the lab's world; sums of a user follow no rule of its chains.
 
         Returns:
             The system. A call that its server fails costs its episode the score, and ends no run by itself.
@@ -243,6 +244,7 @@ class UserAgents:
             self.loop,
             scorer=make_scorer(scorer, self.models),
             stops_at_lost_calls=False,
+            tells_rules=is_lab_world,
         )
 
 

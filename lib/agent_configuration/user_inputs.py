@@ -31,7 +31,7 @@ from lib.rl.user_training.experts import (
     select_models,
 )
 from lib.rl.user_training.inputs import describe_model
-from lib.tasks import Dataset, Item, TaskError
+from lib.tasks import FAMILIES, Dataset, Item, TaskError
 from lib.tasks.scorers import make_scorer
 
 SECTION = "configuration"  # of params.yaml
@@ -85,6 +85,11 @@ class ConfigurationInputs:
     @property
     def backend(self) -> str:
         return self.llm.models[self.model].backend
+
+    @property
+    def is_lab_world(self) -> bool:
+        """Whether the questions are about the lab's world, and not a user's own."""
+        return self.options.data in FAMILIES
 
     @property
     def other_models(self) -> list[str]:
@@ -151,7 +156,7 @@ def read_inputs(options: argparse.Namespace) -> ConfigurationInputs:
     if options.max_usd is not None:
         llm = llm.model_copy(update={"max_usd": options.max_usd})
 
-    tools = user_agents.choose_tools(options.tools, options.documents, dataset.items)
+    tools = user_agents.choose_tools(options.tools, options.documents, options.data in FAMILIES)
     if options.documents is not None:
         read_passages(options.documents)  # says what is wrong with them
     library(options.atoms or ROOT / params.configuration.atoms)

@@ -40,7 +40,6 @@ MEASURES = {
     "cost_usd": "dollars for 1,000 questions",
     "tokens_out": "tokens written a question",
     "calls": "calls of agents a question",
-    "used": "tool calls a question",
 }
 BASELINE_NOTE = (
     "The oracle takes for each question the most rewarded of all answers that anybody here gave, so nothing exceeds "
@@ -122,10 +121,17 @@ def compare_accuracy(comparison: HeldOutComparison) -> list[str]:
             for measure in measures
         )
         sentences.append(
-            f"After training minus {baseline}: share correct {format_difference(correct.iloc[0])}, tokens written "
-            f"{format_difference(tokens.iloc[0])} a question."
+            f"After training minus {baseline}: share correct {describe_difference(correct.iloc[0])}, tokens written "
+            f"{describe_difference(tokens.iloc[0])} a question."
         )
     return sentences
+
+
+def describe_difference(estimate: pd.Series) -> str:
+    """A difference with its interval; where every question changed alike, no interval is told."""
+    if estimate["ci_low"] == estimate["ci_high"]:
+        return f"{estimate['value']:+.2f} (every question alike)"
+    return format_difference(estimate)
 
 
 def describe_losses(outcome: TrainingOutcome) -> list[str]:
@@ -158,8 +164,10 @@ def describe_elites(training: UserTraining) -> list[str]:
         if not elite["elite"]:
             sentences.append(f"No episode{name} was right: SFT had nothing to learn from.")
             continue
+        num_episodes = training.inputs.episodes_per_policy
         sentences.append(
-            f"SFT{name} learned from {elite['elite']:,} right episodes with a reward of {elite['tau']:.2f} or more."
+            f"SFT{name} learned from {elite['elite']:,} of {num_episodes:,} episodes: right ones with a reward of "
+            f"{elite['tau']:.2f} or more."
         )
     return sentences
 
@@ -212,6 +220,7 @@ def summarize_choices(rows: pd.DataFrame) -> pd.DataFrame:
         }
         for workflow in WORKFLOWS:
             summary[workflow] = f"{(of_method['workflow'] == workflow).mean():.0%}"
+        summary["tool calls"] = f"{of_method['used'].mean():.1f}"
         summary["tools allocated"] = f"{of_method['allocated'].mean():.1f}"
         for number, agent in enumerate(AGENTS):
             has_agent = of_method["workflow"].map(

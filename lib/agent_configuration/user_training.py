@@ -207,11 +207,11 @@ class UserTraining:
             if step > num_recorded:
                 rows = pd.concat([training.rows[-1] for training in trainings])
                 self.progress.say(f"update {step}/{num_updates}: {describe_rows(rows)}")
-            self.progress.activity = f"update {min(step + 1, num_updates)}/{num_updates}"
+            self.episodes.progress.begin(f"update {min(step + 1, num_updates)}/{num_updates}")
             if step > num_recorded and (step % save_every == 0 or step == num_updates):
                 self._save_rollouts()
 
-        self.progress.activity = f"update 1/{num_updates}"
+        self.episodes.progress.begin(f"update {min(num_recorded + 1, num_updates)}/{num_updates}")
         try:
             train_side_by_side(trainings, report_update)
         except (KeyboardInterrupt, Exception):

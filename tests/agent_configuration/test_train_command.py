@@ -216,7 +216,7 @@ def test_a_training_learns_that_one_call_does_not_solve_it(place):
     """Only workflows with a reasoner are right here, whatever else is chosen."""
     more = (
         "--updates",
-        "40",
+        "20",
         "--batch",
         "32",
         "--set",
@@ -468,3 +468,15 @@ def test_a_writer_that_keeps_no_rule_ends_the_run_with_its_last_complaint(
 def test_a_scorer_that_gives_parts_of_a_point_enters_the_reward(place):
     assert run(place, "parts", "--scorer", "f1", "--updates", "1") == 0
     assert read(place / "parts", "rollouts")["correct"].between(0, 1).all()
+
+
+def test_sums_of_a_user_follow_no_rule_of_the_lab_s_chains(place, monkeypatch):
+    roles = set()
+
+    def answer(name, request):
+        roles.add(request.messages[0]["content"])
+        return solve_as_reasoner(name, request)
+
+    monkeypatch.setattr(user_agents, "open_models", open_functions(answer))
+    assert run(place, "rules", "--updates", "1") == 0
+    assert roles and not any("left to right" in role for role in roles)
