@@ -152,10 +152,9 @@ def write_transcript(configuration: Configuration, outcome: ConfiguredAnswer) ->
     """Write an episode in words, as JSON of [writer, text, dollars] for each part; dollars are not told apart."""
     parts = [["configuration", str(configuration), 0.0]]
     for note in outcome.trail:
-        text = (
-            f"{note.steps}\n\n{note.text}"
-            if note.steps and note.steps not in note.text
-            else note.text
-        )
+        # Steps are results of tools and thoughts, and thoughts may stand in the last turn as well.
+        text = note.text
+        if " ".join(note.steps.split()) not in " ".join(note.text.split()):
+            text = f"{note.steps}\n\n{note.text}"
         parts.append([f"{note.role} (agent {note.agent + 1})", text, 0.0])
     return json.dumps(parts)
