@@ -18,7 +18,7 @@ MOST_ACCURATE = "most accurate constant"  # whatever it costs
 
 def find_best_number(tried: pd.DataFrame, column: str = "reward", split: str = "train") -> int:
     """The number of the configuration with the best mean of a column on a split's questions, among these rows."""
-    rows = tried[tried["split"] == split]
+    rows = tried[(tried["split"] == split) & tried[column].notna()]
     return int(rows.groupby("number")[column].mean().idxmax())
 
 

@@ -32,6 +32,8 @@ from lib.agent_configuration.user_inputs import ConfigurationInputs
 from lib.agent_configuration.variants import ARC, FLAT_BANDIT, ConfigurationVariant
 from lib.agent_configuration.workbench import TEST_DRAW
 from lib.experiment import artifacts, seeds
+from lib.llm.chat_model import INFRASTRUCTURE_FAILURES
+from lib.llm.errors import InfrastructureError
 from lib.rl.user_training.data import name_units
 from lib.rl.user_training.evaluation import START, TRAINED
 from lib.rl.user_training.progress import ProgressLine
@@ -40,6 +42,7 @@ from lib.tasks import Item
 
 ROLLOUTS = "rollouts.parquet"
 NUM_TRIALS = 12  # episodes under different configurations, which tell what an episode takes
+MAX_LOST_SHARE = 0.5  # of trial or dev episodes, above which the run ends
 COMPARED = (ARC, FLAT_BANDIT)  # what is trained
 BASE = "base: all tools, one call"
 BEST_CONSTANT = "best constant on dev"
@@ -140,6 +143,9 @@ class UserTraining:
         Returns:
             Their rows, and the seconds that one took on average while several were under way; nan where all of them
             were played before.
+
+        Raises:
+            InfrastructureError: Most of them lost a call.
         """
         items = self.inputs.questions.baseline_train
         candidates = declare_candidates(
@@ -154,10 +160,15 @@ class UserTraining:
         rows = self.episodes.play(jobs, "trial questions")
         num_played = len(self.episodes) - num_before
         seconds = time.monotonic() - started
+        _check_scored(rows, "trial episodes", self.inputs.model)
         return rows, seconds / num_played if num_played else float("nan")
 
     def try_candidates(self) -> pd.DataFrame:
-        """Try every candidate on every dev question: rows with split "dev" and number."""
+        """Try every candidate on every dev question: rows with split "dev" and number.
+
+        Raises:
+            InfrastructureError: Most of the episodes lost a call.
+        """
         jobs = []
         numbers = []
         for number, configuration in enumerate(self.list_candidates()):
@@ -165,6 +176,7 @@ class UserTraining:
                 jobs.append(ConfiguredQuestion(item, configuration, TEST_DRAW))
                 numbers.append(number)
         rows = self.episodes.play(jobs, "candidates for the best constant on dev questions")
+        _check_scored(rows, "episodes on dev questions", self.inputs.model)
         return rows.assign(split="dev", number=numbers)
 
     # The training ---------------------------------------------------------------------------------
@@ -383,6 +395,19 @@ class UserTraining:
             learning=self.summarize_learning(),
             seconds=self.seconds,
         )
+
+
+def _check_scored(rows: pd.DataFrame, name: str, model: str) -> None:
+    """Raise InfrastructureError where so many episodes are lost that nothing can be compared or learned."""
+    num_lost = int((rows["lost_calls"] > 0).sum())
+    if num_lost <= MAX_LOST_SHARE * len(rows):
+        return
+    kinds = dict.fromkeys(" ".join(rows["failure_kinds"]).split())
+    listed = ", ".join(kind for kind in kinds if kind in INFRASTRUCTURE_FAILURES)
+    raise InfrastructureError(
+        f"{model}: {num_lost} of {len(rows)} {name} lost a call ({listed}); check the server and run again. A model "
+        "that refuses tools (bad_request) needs a chat template with tools, or --tools none"
+    )
 
 
 def describe_rows(rows: pd.DataFrame) -> str:

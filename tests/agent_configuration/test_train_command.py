@@ -298,6 +298,19 @@ def test_a_failed_call_is_shown_and_scored_nowhere(place, monkeypatch, capsys):
     assert "lost a reply or a judgement and are in no score" in capsys.readouterr().out
 
 
+def test_a_server_that_refuses_tools_ends_the_run_with_the_remedy(place, monkeypatch, capsys):
+    def answer(name, request):
+        if request.tools:
+            return Reply("", name, "scripted", failure=Failure("bad_request"))
+        return solve_as_reasoner(name, request)
+
+    monkeypatch.setattr(user_agents, "open_models", open_functions(answer))
+    assert run(place, "refused") == 2
+    error = capsys.readouterr().err
+    assert "lost a call (bad_request)" in error and "--tools none" in error
+    assert run(place, "refused-without", "--tools", "none", "--updates", "1") == 0
+
+
 def test_a_reply_that_the_model_spoiled_is_counted_by_its_kind(place, monkeypatch, capsys):
     def answer(name, request):
         return Reply("", name, "scripted", failure=Failure("context_too_long"))
