@@ -111,7 +111,7 @@ def load_table(name: str, prices: PriceSettings, settings: RoutingRecordedSettin
     """
     if name not in tables.SHIPPED:
         raise tables.TableError(f"no table {name!r} is shipped; there are {sorted(tables.SHIPPED)}")
-    table = tables.subsample(tables.SHIPPED[name](prices), settings.items)
+    table = tables.load_shipped(name, prices, settings.items)
     if settings.with_question_length and table.money == tables.LISTED_PRICES:
         question_length = np.log(table.cost_usd.min(1))
         table = replace(table, features=np.column_stack([table.features, question_length]))

@@ -1,4 +1,5 @@
-"""What lesson 04 measures with language models, by metric key: the same of a reader's run and of the recorded full run.
+"""What lesson 04 measures, by metric key. With language models it is the same of a reader's run and of the recorded
+full run:
 
     gate.CATEGORY                     what the policy that the verifier rewards gains over the start, on test items
     gate.signal                       the smallest gate of the categories that count
@@ -10,21 +11,27 @@
     layers.last_minus_LAYER           the Conductor that reads the last layer minus one that reads another (Table 4)
     losses.full_minus_VARIANT         the Conductor minus one with another loss (Table 5)
 
-A method that was not trained has no keys.
+A method that was not trained has no keys. In the synthetic environment, by `collect_synthetic_metrics`:
+
+    glass.METHOD_minus_OTHER          difference of quality at the central setting, with its verdict
+    glass.correct_proxy               the Conductor's mean weight on the reward that fits the category
+    glass.easy_weight                 its mean weight on the easy reward
+    glass.map.holds                   fraction of the settings of the map at which it is clearly above equal weights
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 
 from lib import stats
-from lib.conductor import reward_diagnostics, variants
+from lib.conductor import reward_diagnostics, synthetic_methods, variants
 from lib.conductor.experiment import choose_best_static
 from lib.conductor.rewards import COMPONENTS
 from lib.conductor.variants import ConductorVariant
 from lib.config import ConductorSettings
 from lib.experiment import results_table
-from lib.stats.verdicts import NOT_OPEN
+from lib.stats.verdicts import HOLDS, NOT_OPEN
 
 Estimate = pd.Series  # a row of `lib.stats`: value, ci_low, ci_high, mde and more
 Estimates = dict[str, Estimate]  # by metric key
@@ -57,6 +64,20 @@ PRIMARY = (
     "contrast.anchored_equal.score",
     f"contrast.anchored_{BEST_STATIC}.score",
 )
+
+# Compared in the synthetic environment, by metric key: a method, and the one whose quality is subtracted.
+SYNTHETIC_PAIRS = {
+    "glass.conductor_minus_equal": ("Conductor", "Equal"),
+    "glass.conductor_minus_random": ("Conductor", "Random"),
+    "glass.conductor_minus_best_static": ("Conductor", synthetic_methods.BEST_STATIC),
+    "glass.conductor_minus_anchored": ("Conductor", "Anchored 10%"),
+    "glass.conductor_minus_oracle": ("Conductor", synthetic_methods.ORACLE),
+    "glass.anchored_minus_equal": ("Anchored 10%", "Equal"),
+    "glass.anchored_minus_direct": ("Anchored 10%", "quality on 10%"),
+    "glass.best_per_category_minus_equal": (synthetic_methods.BEST_PROXIES, "Equal"),
+}
+# Columns that identify a setting of the map.
+MAP_COLUMNS = ("noise", "easy_fraction", "other_agreement")
 
 
 def collect_estimates(rows: pd.DataFrame, settings: ConductorSettings) -> Estimates:
@@ -302,3 +323,48 @@ def describe_setup(
         "conductor.updates": num_steps // settings.head.update_interval,
         "gate.open": num_open_categories,
     }
+
+
+def collect_synthetic_metrics(rows: pd.DataFrame) -> dict[str, Any]:
+    """Everything that the lesson keeps of the synthetic environment, by metric key: see the module.
+
+    Args:
+        rows: The results table `conductor_synthetic`.
+    """
+    central_rows = results_table.select(rows, style="centre")
+    metrics = {}
+    for key, (method, baseline) in SYNTHETIC_PAIRS.items():
+        difference = _compare_in_synthetic(central_rows, method, baseline)
+        metrics[key] = difference.iloc[0]
+        metrics[f"{key}_verdict"] = stats.verdict(difference).iloc[0]
+
+    conductor_rows = results_table.select(central_rows, method="Conductor")
+    # The proxy that fits category c is the reward at position 1 + c; the easy reward stands before all proxies.
+    matching_weights = [
+        row[f"w_{COMPONENTS[1 + int(row['group'])]}"] for _, row in conductor_rows.iterrows()
+    ]
+    conductor_rows = conductor_rows.assign(matching_weight=matching_weights)
+    metrics["glass.correct_proxy"] = stats.mean(conductor_rows, "matching_weight").iloc[0]
+    metrics["glass.easy_weight"] = stats.mean(conductor_rows, f"w_{COMPONENTS[0]}").iloc[0]
+
+    map_rows = results_table.select(rows, style="map")
+    on_map = _compare_in_synthetic(map_rows, "Conductor", "Equal", MAP_COLUMNS)
+    metrics["glass.map.holds"] = float(stats.verdict(on_map).eq(HOLDS).mean())
+    return metrics
+
+
+def _compare_in_synthetic(
+    rows: pd.DataFrame, method: str, baseline: str, by: Sequence[str] = ()
+) -> pd.DataFrame:
+    """The quality that a method reaches minus that of another one, in pairs of the same seed and category.
+
+    Args:
+        rows: Rows of the results table `conductor_synthetic`, whose column `reward` is the quality.
+        method: The method of interest.
+        baseline: The one to compare it with.
+        by: Columns that tell settings apart.
+
+    Returns:
+        A row of `lib.stats` per setting.
+    """
+    return stats.paired_difference(rows, "reward", {"method": method}, {"method": baseline}, by)

@@ -419,3 +419,14 @@ def subsample(table: OutcomeTable, most: int) -> OutcomeTable:
     is_selected = (rank_in_group < items_per_group).to_numpy()
     selected = np.sort(order[is_selected])
     return table.take(selected)
+
+
+def load_shipped(name: str, prices: PriceSettings, most: int) -> OutcomeTable:
+    """Loads a shipped table, or a sample of it where it has many items.
+
+    Args:
+        name: A key of `SHIPPED`.
+        prices: Prices of the models, from which costs are computed where the source recorded none.
+        most: Number of items, about; see `subsample`.
+    """
+    return subsample(SHIPPED[name](prices), most)

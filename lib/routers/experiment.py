@@ -147,7 +147,7 @@ def replay_shipped_table(run: JobRun) -> dict[str, float | str]:
     """Replays the table of a job, writes its frames, and returns its description."""
     settings = run.read_section("settings", RecordedSettings)
     prices = run.read_section("prices", PriceSettings)
-    table = tables.subsample(tables.SHIPPED[run.settings["table"]](prices), settings.items)
+    table = tables.load_shipped(run.settings["table"], prices, settings.items)
     frames = replay_table(table, settings)
     headroom_table = headroom.estimate_headroom(
         table, settings.folds, range(settings.seeds), settings.min_dev_gain

@@ -1,6 +1,6 @@
 """The full run of lesson 06: every variant of the lab world, each seed from a start of its own.
 
-At `laptop` the lesson trains ToolOrchestra in sight. At `full` ToolOrchestra has `tools.lab_world.seeds` seeds, each
+At `laptop` the lesson itself trains ToolOrchestra. At `full` ToolOrchestra has `tools.lab_world.seeds` seeds, each
 control `tools.lab_world.control_seeds`. Rows of training are averaged over the episodes of an update.
 """
 
@@ -27,7 +27,7 @@ from lib.tool_orchestration.lab_training import (
 )
 
 LESSON = "06_tool_orchestration"
-TRAINED_IN_SIGHT = (PREFERENCES,)
+TRAINED_IN_LESSON = (PREFERENCES,)
 CONTROLS = (NO_PREFERENCES, SIGN_ERROR, LIST_PRICES)
 _DECIMALS = 5  # of what was measured; more would only make the table larger
 _EXACT = ("cost_usd", "own_cost_usd")  # small numbers, which are not rounded
@@ -44,7 +44,7 @@ def group_variants(params: Params) -> list[tuple[Sequence[LabVariant], int]]:
     """
     settings = params.tools.lab_world
     return [
-        (TRAINED_IN_SIGHT, settings.seeds),
+        (TRAINED_IN_LESSON, settings.seeds),
         (CONTROLS, settings.control_seeds),
     ]
 

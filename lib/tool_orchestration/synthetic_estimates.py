@@ -1,8 +1,11 @@
-"""Estimates of the appendix of lesson 06: what each part of the method is worth in the synthetic environment.
+"""Estimates of lesson 06 and its appendix: steering, and what each part is worth, in the synthetic environment.
 
+    estimate_spending_by_weight what is spent, by the user's weight on cost or on latency
+    estimate_spending_slopes    the same as one slope for each method
+    estimate_lesson_metrics     what the lesson keeps of the synthetic environment, by metric key
     subtract_variants           ToolOrchestra minus variants with one part changed
     estimate_malformed_calls    what the filter of malformed rollouts unlearns
-    estimate_synthetic_metrics  all of it by metric key
+    estimate_synthetic_metrics  what the appendix keeps of the synthetic environment, by metric key
 
 Left out: estimates of the lab world, which are `lab_estimates`.
 """
@@ -18,6 +21,7 @@ from lib.config import ToolSyntheticSettings
 from lib.experiment import results_table
 from lib.tool_orchestration.lab_estimates import MARGIN
 from lib.tool_orchestration.synthetic_environment import NEW_TOOL, UNSEEN_PRICES, USUAL
+from lib.tool_orchestration.synthetic_evaluation import OPTIMUM, compute_slope
 from lib.tool_orchestration.synthetic_training import MALFORMED_VARIANTS, TOOLORCHESTRA
 
 Metrics = dict[str, pd.Series | float | str]
@@ -37,6 +41,98 @@ CHANGED_PARTS = (
 )
 # Methods that are compared under prices that training never had.
 TRANSFER_BASELINES = (NAMES_ONLY, LIST_PRICES_ONLY, BEST_CONSTANT)
+# By objective, the column of what a user spends, relative to the menu's mean tool.
+SPENDING_COLUMNS = {"cost": "cost_usd", "latency": "seconds"}
+
+
+# Steering ------------------------------------------------------------------------------------------
+
+
+def select_users_of_grid(rows: pd.DataFrame, objective: str) -> pd.DataFrame:
+    """Select the users who weigh accuracy with 1 and one objective with 0 to 1 (`list_users_of_grid`).
+
+    Args:
+        rows: Rows of the results table of `synthetic_benchmark.run`.
+        objective: "cost" or "latency".
+
+    Returns:
+        The rows of these users. The one with weight 0 weighs accuracy alone and stands in both grids; it is called
+        "cost 0".
+    """
+    weighs_objective = rows["group"] == objective
+    weighs_accuracy_alone = rows["item"] == "cost 0"
+    return rows[weighs_objective | weighs_accuracy_alone]
+
+
+def estimate_spending_by_weight(rows: pd.DataFrame) -> pd.DataFrame:
+    """Estimate what is spent on an objective, by the user's weight on it.
+
+    Args:
+        rows: Rows of the results table at one step and under one condition.
+
+    Returns:
+        A row of `stats.mean` for each objective, method and weight; cost and latency are relative to the menu's mean
+        tool.
+    """
+    spending = {}
+    for objective, column in SPENDING_COLUMNS.items():
+        users = select_users_of_grid(rows, objective)
+        spending[f"weight on {objective}"] = stats.mean(users, column, ["method", "weight"])
+    return pd.concat(spending, names=["objective"])
+
+
+def estimate_spending_slopes(rows: pd.DataFrame) -> pd.DataFrame:
+    """Estimate how spending on an objective changes as the user's weight on it rises from 0 to 1.
+
+    Args:
+        rows: Rows of the results table at one step and under one condition.
+
+    Returns:
+        A row of `stats.statistic` for each objective ("weight on") and method: the slope of the least-squares line,
+        below 0 where spending falls.
+    """
+    slopes = {}
+    for objective, column in SPENDING_COLUMNS.items():
+        users = select_users_of_grid(rows, objective)
+        slopes[objective] = stats.statistic(users, ["weight", column], compute_slope, "method")
+    return pd.concat(slopes, names=["weight on"])
+
+
+def estimate_lesson_metrics(rows: pd.DataFrame) -> Metrics:
+    """Estimate what lesson 06 keeps of the synthetic environment.
+
+    Args:
+        rows: Rows of the results table after the last update, under usual menus.
+
+    Returns:
+        By metric key, an estimate:
+        headroom            reward of the optimum minus that of the best constant
+        above_constant      reward of ToolOrchestra minus that of the best constant
+        regret              largest expected utility of a menu minus ToolOrchestra's
+        steer.cost, steer.latency               slopes of spending of ToolOrchestra (`estimate_spending_slopes`)
+        sign_error.cost, sign_error.latency     the same of the sign error
+        All keys begin with "synthetic.".
+    """
+    drawn_users = results_table.select(rows, group="user")
+    constant = {"method": BEST_CONSTANT}
+    trained = {"method": TOOLORCHESTRA.name}
+    optimum = {"method": OPTIMUM}
+    headroom = stats.paired_difference(drawn_users, "reward", optimum, constant)
+    above_constant = stats.paired_difference(drawn_users, "reward", trained, constant)
+    regret = stats.mean(drawn_users, "regret", "method")
+    metrics: Metrics = {
+        "synthetic.headroom": headroom.iloc[0],
+        "synthetic.above_constant": above_constant.iloc[0],
+        "synthetic.regret": regret.loc[TOOLORCHESTRA.name],
+    }
+    slopes = estimate_spending_slopes(rows)
+    for objective in SPENDING_COLUMNS:
+        metrics[f"synthetic.steer.{objective}"] = slopes.loc[(objective, TOOLORCHESTRA.name)]
+        metrics[f"synthetic.sign_error.{objective}"] = slopes.loc[(objective, SIGN_ERROR)]
+    return metrics
+
+
+# Parts of the method -------------------------------------------------------------------------------
 
 
 def select_trained(rows: pd.DataFrame, settings: ToolSyntheticSettings) -> pd.DataFrame:

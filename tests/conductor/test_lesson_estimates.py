@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from lib import config
-from lib.conductor import data, full_run, lesson_estimates, variants
+from lib.conductor import data, full_run, lesson_estimates, synthetic_methods, variants
 from lib.conductor.rewards import COMPONENTS
 from lib.experiment import results_table
 from lib.reports.lesson_figures import conductor as lesson_tables
@@ -147,10 +147,53 @@ def test_advantages_weights_and_lengths_are_estimated(rows):
     assert setup["conductor.seeds"] == SEEDS and setup["conductor.steps"] == 3
 
 
+QUALITIES = {  # of the methods that are compared in the synthetic environment
+    "Equal": 0.5,
+    "Random": 0.45,
+    "Conductor": 0.1,
+    "Anchored 10%": 0.6,
+    "quality on 10%": 0.7,
+    synthetic_methods.BEST_STATIC: 0.55,
+    synthetic_methods.BEST_PROXIES: 0.8,
+    synthetic_methods.ORACLE: 0.9,
+}
+
+
+def make_synthetic_rows(rng, num_categories: int = 4) -> pd.DataFrame:
+    """The Conductor has half of its weight on the easy reward, and a tenth on the proxy that fits the category."""
+    rows = []
+    for style in ("centre", "map"):
+        for method, quality in QUALITIES.items():
+            for seed in range(SEEDS):
+                for category in range(num_categories):
+                    weights = dict.fromkeys([f"w_{name}" for name in COMPONENTS], 0.0)
+                    weights["w_fmt"] = 0.5
+                    weights[f"w_{COMPONENTS[1 + category]}"] = 0.1
+                    row = {"style": style, "method": method, "role": "constant", "seed": seed}
+                    row |= {"group": str(category), "item": str(category)}
+                    row |= {"noise": 0.0, "easy_fraction": 1.0, "other_agreement": 0.3}
+                    rows.append(row | weights | {"reward": quality + rng.uniform(-0.02, 0.02)})
+    return results_table.make_results("conductor_synthetic", pd.DataFrame(rows))
+
+
+def test_metrics_of_the_synthetic_environment_are_differences_with_verdicts_weights_and_the_map():
+    rows = make_synthetic_rows(np.random.default_rng(0))
+    metrics = lesson_estimates.collect_synthetic_metrics(rows)
+    assert metrics["glass.conductor_minus_equal"]["value"] == pytest.approx(-0.4, abs=0.03)
+    assert metrics["glass.conductor_minus_equal_verdict"] == "does not hold"
+    assert metrics["glass.anchored_minus_equal_verdict"] == "holds"
+    assert metrics["glass.correct_proxy"]["value"] == pytest.approx(0.1)
+    assert metrics["glass.easy_weight"]["value"] == pytest.approx(0.5)
+    assert metrics["glass.map.holds"] == 0.0
+    better = rows["method"].eq("Conductor") & rows["style"].eq("map")
+    rows.loc[better, "reward"] += 1.0
+    assert lesson_estimates.collect_synthetic_metrics(rows)["glass.map.holds"] == 1.0
+
+
 def test_titles_say_what_the_rows_say(rows):
     tests = results_table.select(rows, split="test")
-    levels = lesson_tables.estimate_levels(rows, tests)
-    assert list(levels.index) == [
+    scores = lesson_tables.estimate_scores(rows, tests)
+    assert list(scores.index) == [
         "Base",
         variants.NOVER.label,
         variants.EM.label,
@@ -158,7 +201,7 @@ def test_titles_say_what_the_rows_say(rows):
         "Conductor",
         variants.ORACLE.label,
     ]
-    assert "The Conductor scores 0.30" in lesson_tables.summarize_levels(levels)
+    assert "The Conductor scores 0.30" in lesson_tables.summarize_scores(scores)
     weights = lesson_tables.list_mean_weights(rows)
     assert set(weights["component"]) == set(COMPONENTS)
     tilted = rows.assign(w_fmt=np.where(rows["group"] == "story", 0.9, 0.0))
@@ -204,8 +247,8 @@ def test_methods_with_fewer_seeds_are_in_the_figure_too(rows):
     """As in the recorded run, where the secondary methods have half of the seeds."""
     tests = results_table.select(rows, split="test")
     is_left_out = tests["method"].eq(variants.NOVER.label) & tests["seed"].eq(0)
-    whole = lesson_tables.estimate_levels(rows, tests)
-    thinned = lesson_tables.estimate_levels(rows, tests[~is_left_out])
+    whole = lesson_tables.estimate_scores(rows, tests)
+    thinned = lesson_tables.estimate_scores(rows, tests[~is_left_out])
     assert list(thinned.index) == list(whole.index)
     kept = tests[tests["method"].eq(variants.NOVER.label) & ~is_left_out]
     assert thinned.loc[variants.NOVER.label, "value"] == pytest.approx(kept["correct"].mean())

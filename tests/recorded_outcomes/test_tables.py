@@ -124,3 +124,9 @@ def test_a_thinned_table_keeps_every_group_in_its_share():
     assert 130 <= len(thin) <= 170 and set(after.index) == set(before.index)
     assert abs(after["django"] / len(thin) - before["django"] / len(table)) < 0.03
     assert tables.subsample(table, 500) is table
+
+
+def test_a_shipped_table_is_loaded_with_about_as_many_items_as_asked_for():
+    whole = tables.SHIPPED["mmlu"](PRICES)
+    assert len(tables.load_shipped("mmlu", PRICES, len(whole))) == len(whole)
+    assert len(tables.load_shipped("mmlu", PRICES, 600)) < len(whole) / 2

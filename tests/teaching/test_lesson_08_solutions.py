@@ -30,7 +30,7 @@ def run_tests(function: str, solution: str) -> None:
         "np": np,
         "headroom": headroom,
         "logged_policies": logged_policies,
-        "example": made(),
+        "example_table": made(),
     }
     exec(f"{solution}\n{CODE[position + 1].source}", names)
 

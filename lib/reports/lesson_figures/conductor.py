@@ -1,6 +1,7 @@
 """Tables and titles of lesson 04, the Conductor."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -79,14 +80,14 @@ def tabulate_expected_advantages(
         rows.append(
             {
                 "emphasised reward": name,
-                "its mean": float(rewards[:, index].mean()),
+                "mean of that reward": float(rewards[:, index].mean()),
                 "mean advantage": float(advantage[is_emphasised].mean()),
             }
         )
     return pd.DataFrame(rows)
 
 
-def tabulate_typical_replies(settings: InitialPolicySettings, seed: int = 1) -> pd.DataFrame:
+def tabulate_typical_errors(settings: InitialPolicySettings, seed: int = 1) -> pd.DataFrame:
     """One wrong reply of every category that the initial policy learns, beside the reference.
 
     Args:
@@ -112,8 +113,8 @@ def tabulate_typical_replies(settings: InitialPolicySettings, seed: int = 1) -> 
     return pd.DataFrame(rows)
 
 
-def tabulate_knowledge(estimates: Mapping[str, pd.Series]) -> pd.DataFrame:
-    """What each reward knows of the truth at the start.
+def tabulate_reward_signals(estimates: Mapping[str, pd.Series]) -> pd.DataFrame:
+    """How far each reward differs inside groups at the start, and how well it agrees with the verifier there.
 
     Args:
         estimates: Of `lesson_estimates.collect_estimates`.
@@ -131,7 +132,7 @@ def tabulate_knowledge(estimates: Mapping[str, pd.Series]) -> pd.DataFrame:
     return pd.DataFrame(rows).T.rename_axis("reward")
 
 
-def estimate_levels(rows: pd.DataFrame, tests: pd.DataFrame) -> pd.DataFrame:
+def estimate_scores(rows: pd.DataFrame, tests: pd.DataFrame) -> pd.DataFrame:
     """Mean scores of the methods of the key figure, in its order; the best static mix bears its reward's name.
 
     Args:
@@ -146,25 +147,25 @@ def estimate_levels(rows: pd.DataFrame, tests: pd.DataFrame) -> pd.DataFrame:
     shown_tests = results_table.select(tests, method=shown)
     # Variances are pooled over methods with equally many seeds; the primary methods have more than the others.
     num_seeds = shown_tests.groupby("method")["seed"].nunique()
-    levels = []
+    scores = []
     for _, methods in num_seeds.groupby(num_seeds):
         tests_of_methods = results_table.select(shown_tests, method=list(methods.index))
-        levels.append(stats.mean(tests_of_methods, "correct", "method", pool=True))
-    return pd.concat(levels).reindex(shown)
+        scores.append(stats.mean(tests_of_methods, "correct", "method", pool=True))
+    return pd.concat(scores).reindex(shown)
 
 
-def summarize_levels(levels: pd.DataFrame) -> str:
+def summarize_scores(scores: pd.DataFrame) -> str:
     """The title of the key figure: where the Conductor's score lies among the others."""
-    value = levels["value"]
-    conductor = value[variants.CONDUCTOR.label]
+    score = scores["value"]
+    conductor = score[variants.CONDUCTOR.label]
     phrases = []
     for variant in (variants.EQUAL_WEIGHTS, variants.BASE):
-        if variant.label in value:
-            phrases.append(f"{variant.label} {value[variant.label]:.2f}")
-    single_rewards = [name for name in levels.index if name in _LABELS_OF_SINGLE_REWARDS]
+        if variant.label in score:
+            phrases.append(f"{variant.label} {score[variant.label]:.2f}")
+    single_rewards = [name for name in scores.index if name in _LABELS_OF_SINGLE_REWARDS]
     if single_rewards:
-        highest = value[single_rewards].idxmax()
-        phrases.append(f"the single reward {highest} {value[highest]:.2f}")
+        highest = score[single_rewards].idxmax()
+        phrases.append(f"the single reward {highest} {score[highest]:.2f}")
     return f"The Conductor scores {conductor:.2f}, {listed(phrases)}"
 
 
@@ -236,14 +237,14 @@ def summarize_weights(weights: pd.DataFrame) -> str:
     return f"The Conductor ends with most weight on {listed(phrases)}"
 
 
-def summarize_lesson(in_synthetic: Mapping[str, pd.Series], contrasts: pd.DataFrame) -> str:
+def summarize_lesson(synthetic_metrics: Mapping[str, Any], contrasts: pd.DataFrame) -> str:
     """One sentence: the Conductor against equal weights where truth is known, and with language models.
 
     Args:
-        in_synthetic: Estimates of the synthetic environment by metric key.
+        synthetic_metrics: Of `lesson_estimates.collect_synthetic_metrics`.
         contrasts: Of `lesson_estimates.tabulate_contrasts`.
     """
-    difference = in_synthetic["glass.conductor_minus_equal"]
+    difference = synthetic_metrics["glass.conductor_minus_equal"]
     table = pd.DataFrame({"Conductor minus equal weights": difference}).T.infer_objects()
     first = f"Where the truth is known, {stats.summary_sentence(table)}"
     phrases = []

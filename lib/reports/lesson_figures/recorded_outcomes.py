@@ -194,17 +194,17 @@ def select_intervals(
     return pd.DataFrame(intervals).T.rename_axis(["table", "method"])
 
 
-def arrange_queries(comparison: pd.DataFrame) -> pd.DataFrame:
+def arrange_gains_by_novelty(comparison: pd.DataFrame) -> pd.DataFrame:
     """Gains over mixtures at half the cost of routers that read the query, on known and on new tasks."""
     gains = select_intervals(comparison, "gain_over_mixtures", list(TASK_LABELS), READERS)
     return gains.rename(index=TASK_LABELS, level="table")
 
 
-def summarize_queries(gains: pd.DataFrame) -> str:
-    """Writes the title of the figure of queries: how many routers gain, with the whole interval above 0.
+def summarize_gains_by_novelty(gains: pd.DataFrame) -> str:
+    """Writes the title of the figure of known and new tasks: how many routers gain, with the whole interval above 0.
 
     Args:
-        gains: Of `arrange_queries`.
+        gains: Of `arrange_gains_by_novelty`.
     """
     is_gain = (gains["ci_low"] > 0).groupby("table").sum()
     return (
@@ -317,6 +317,30 @@ def measure_estimator_errors(estimates: pd.DataFrame, by: Sequence[str]) -> pd.S
     errors = estimates["value"] - estimates["truth"]
     keys = [estimates[column] for column in by]
     return errors.groupby(keys).agg(lambda error: (error**2).mean() ** 0.5)
+
+
+def collect_budget_metrics(broken: pd.DataFrame) -> dict[str, float]:
+    """The fraction of budgets that were overspent, by table, as metrics.
+
+    Args:
+        broken: Of `measure_broken_budgets`.
+    """
+    metrics = {}
+    for table, fraction in broken["mean"].items():
+        metrics[f"budget.{table}.violations"] = float(fraction)
+    return metrics
+
+
+def collect_estimator_metrics(estimates: pd.DataFrame) -> dict[str, float]:
+    """The error of every off-policy estimator over the logs of all tables, as metrics.
+
+    Args:
+        estimates: Of `logged_policies.estimate_from_logs`, of several tables.
+    """
+    metrics = {}
+    for estimator, error in measure_estimator_errors(estimates, ["estimator"]).items():
+        metrics[f"ope.{estimator}.rmse"] = float(error)
+    return metrics
 
 
 # The appendix -------------------------------------------------------------------------------------
@@ -444,3 +468,22 @@ def summarize_appendix(
         f"best constant's price changes, another method is cheapest after {sum(num_changes.values())} of "
         f"{num_price_changes * len(num_changes)} changes."
     )
+
+
+def collect_appendix_metrics(
+    aiq: pd.DataFrame, transfers: pd.DataFrame, num_changes: Mapping[str, int]
+) -> dict[str, object]:
+    """The metrics of the appendix, by key.
+
+    Args:
+        aiq: Of `RecordedResults`.
+        transfers: Of `sensitivity.replay_transfer`, of several pairs of benchmarks.
+        num_changes: Of `count_ranking_changes`.
+    """
+    metrics: dict[str, object] = dict(collect_aiq_metrics(aiq))
+    is_broken = transfers["overspending"] > MAX_SPENDING_RATIO
+    for table, fraction in is_broken.groupby(transfers["table"]).mean().items():
+        metrics[f"budget.{table}.violations"] = float(fraction)
+    for table, num in num_changes.items():
+        metrics[f"prices.{table}.flips"] = num
+    return metrics

@@ -1,24 +1,30 @@
-"""Tables and titles of lesson 06: a menu and its user, scores, steering, contrasts."""
+"""Tables, titles and a figure of lesson 06: a menu and its user, scores, steering, contrasts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
+from matplotlib.figure import Figure
 
-from lib import stats
+from lib import plots, stats
 from lib.config import Params
 from lib.experiment import results_table
 from lib.language_models.checkpoints import MODELS
-from lib.tool_orchestration import lab_estimates, lab_results, lab_world
+from lib.tool_orchestration import (
+    lab_estimates,
+    lab_results,
+    lab_world,
+    synthetic_estimates,
+    synthetic_evaluation,
+)
 from lib.tool_orchestration.lab_experiment import START
 from lib.tool_orchestration.lab_menus import LabAssignment
 from lib.tool_orchestration.lab_results import TRAINED
-from lib.tool_orchestration.lab_training import NO_PREFERENCES, SIGN_ERROR
 from lib.tool_orchestration.rewards import MICRO_USD_PER_USD, MS_PER_SECOND
 
 # Methods of the figure of scores, from the start to the oracle.
-SHOWN_METHODS = (
+SCORE_METHODS = (
     START,
     lab_results.BEST_SINGLE,
     TRAINED,
@@ -26,20 +32,100 @@ SHOWN_METHODS = (
     lab_results.LOGISTIC,
     lab_results.ORACLE,
 )
-SHOWN_USERS = (START, NO_PREFERENCES.label, SIGN_ERROR.label, TRAINED)
 USER_LABELS = {"accuracy": "accuracy only", "cost": "cost only", "latency": "latency only"}
-# Estimates that the lesson shows of a reader's run and of the recorded full run, by metric key.
-SHOWN_KEYS = (
-    "steer.cost",
-    "steer.latency",
-    "trained.gain",
-    "trained.minus_best_single",
-    "heldout_tools.called_where_best",
-    "unseen_prices.shift",
-)
+
+# What estimates are called in tables, by metric key. What must hold before methods are compared:
+PRECONDITION_LABELS = {
+    "gate.tools.form": "first turns of the start that are in form and true to the menu, share",
+    "gate.tools.headroom": "best choice above the best single tool, score",
+    "gate.tools.wish": "choosing by the largest wish above one objective for all, score",
+    "gate.tools.signal": "trained on correct answers alone above its start, accuracy",
+}
+# How orchestrators choose tools:
+CHOICE_LABELS = {
+    "steer.cost": "cost-only users save, ToolOrchestra",
+    "steer.latency": "latency-only users wait less, ToolOrchestra",
+    "start.steer.cost": "cost-only users save, start",
+    "no_preferences.steer.cost": "cost-only users save, no preferences",
+    "no_preferences.steer.latency": "latency-only users wait less, no preferences",
+    "sign_error.cost": "cost-only users pay more, sign error minus ToolOrchestra",
+    "heldout_tools.called_where_best": "new tools where they are best, above an even choice",
+    "start.heldout_tools.called_where_best": "new tools where they are best, start",
+    "unseen_prices.shift": "moves to what a new price list made cheap",
+    "start.unseen_prices.shift": "moves to what a new price list made cheap, start",
+}
+# What is shown of a reader's run and of the recorded full run:
+BOTH_RUNS_LABELS = {
+    "steer.cost": "cost-only users save",
+    "steer.latency": "latency-only users wait less",
+    "trained.gain": "score above the start",
+    "trained.minus_best_single": "score above the best single tool",
+    "heldout_tools.called_where_best": "new tools where they are best",
+    "unseen_prices.shift": "moves to what a new price list made cheap",
+}
 CONTRAST_LABELS = {
     name: f"{TRAINED} minus {reference}" for name, reference in lab_estimates.CONTRASTS.items()
 }
+
+
+def draw_spending_by_weight(
+    spending: pd.DataFrame, title: str, xlabel: str, panels: str | None = None
+) -> Figure:
+    """Draw what is spent, relative to the menu's mean tool, along a user's weight: a line for each method.
+
+    Args:
+        spending: Estimates with the index levels method, weight and, for small multiples, `panels`.
+        title: The message of the figure.
+        xlabel: Which weight runs along the x axis.
+        panels: The index level whose values get a panel each.
+    """
+    return plots.line_plot(
+        spending.reset_index(),
+        x="weight",
+        y="value",
+        by="method",
+        title=title,
+        xlabel=xlabel,
+        ylabel="spent, over the mean tool",
+        seed=None,
+        panels=panels,
+        like={synthetic_evaluation.OPTIMUM: "oracle"},
+    )
+
+
+def draw_price_map(synthetic: pd.DataFrame, prices: float, updates: int) -> Figure:
+    """Draw what is spent along the weight on cost, for one ratio of prices and one number of updates.
+
+    Args:
+        synthetic: Rows of `synthetic_benchmark.run`.
+        prices: How many times the highest price is the lowest one.
+        updates: After which ToolOrchestra is evaluated.
+    """
+    # The optimum needs no training and stands at step 0.
+    compared = results_table.select(synthetic, split="map", prices=prices, step=[0, updates])
+    spending = synthetic_estimates.estimate_spending_by_weight(compared)
+    title = f"Prices up to {prices:g} times apart, {updates} updates: how steeply spending falls"
+    return draw_spending_by_weight(
+        spending.loc["weight on cost"], title, "the user's weight on cost"
+    )
+
+
+def tabulate_synthetic_means(rows: pd.DataFrame, methods: Sequence[str]) -> pd.DataFrame:
+    """Tabulate accuracy, cost, latency and reward of methods in the synthetic environment.
+
+    Args:
+        rows: Rows of `synthetic_benchmark.run` at one step and under one condition.
+        methods: Names of the methods, which order the rows of the table.
+
+    Returns:
+        Means with intervals as text, a row for each method.
+    """
+    labels = {"correct": "accuracy", "cost_usd": "cost", "seconds": "latency", "reward": "reward"}
+    columns = {}
+    for column, label in labels.items():
+        means = stats.mean(rows, column, "method")
+        columns[label] = stats.intervals(means)
+    return pd.DataFrame(columns).loc[list(methods)]
 
 
 def choose_example_menu(params: Params) -> LabAssignment:
@@ -72,8 +158,8 @@ def tabulate_menu(menu: LabAssignment) -> pd.DataFrame:
     return pd.DataFrame(rows).set_index("name on this menu")
 
 
-def estimate_levels(rows: pd.DataFrame) -> pd.DataFrame:
-    """Estimate the score of each of SHOWN_METHODS that is in the rows.
+def estimate_scores(rows: pd.DataFrame) -> pd.DataFrame:
+    """Estimate the score of each of SCORE_METHODS that is in the rows.
 
     Args:
         rows: Of `lab_results.make_rows`, or the recorded run's.
@@ -82,33 +168,42 @@ def estimate_levels(rows: pd.DataFrame) -> pd.DataFrame:
         A row of estimates for each method.
     """
     tests = results_table.select(rows, split=lab_results.TEST)
-    means = stats.mean(tests, "score", "method", bounds=(0.0, 1.0))
-    return means.loc[[method for method in SHOWN_METHODS if method in means.index]]
+    scores = stats.mean(tests, "score", "method", bounds=(0.0, 1.0))
+    return scores.loc[[method for method in SCORE_METHODS if method in scores.index]]
 
 
-def summarize_levels(levels: pd.DataFrame) -> str:
+def find_roles(rows: pd.DataFrame) -> dict[str, str]:
+    """Return the role of every method on test menus, such as "oracle", which decides its colour in figures."""
+    tests = results_table.select(rows, split=lab_results.TEST)
+    return tests.drop_duplicates("method").set_index("method")["role"].to_dict()
+
+
+def summarize_scores(scores: pd.DataFrame) -> str:
     """A title that says where the trained orchestrator ends: "Score: start .46, ToolOrchestra .55, oracle .93"."""
-    names = [name for name in (START, TRAINED, lab_results.LOGISTIC) if name in levels.index]
-    values = ", ".join(f"{name} {levels.loc[name, 'value']:.2f}" for name in names)
+    names = [name for name in (START, TRAINED, lab_results.LOGISTIC) if name in scores.index]
+    values = ", ".join(f"{name} {scores.loc[name, 'value']:.2f}" for name in names)
     return f"Score of a user's wishes: {values}"
 
 
-def estimate_spending(rows: pd.DataFrame) -> pd.DataFrame:
-    """Estimate the expected cost of each of SHOWN_USERS' orchestrators, for each kind of user.
+def estimate_spending_by_user(rows: pd.DataFrame, methods: Sequence[str]) -> pd.DataFrame:
+    """Estimate the expected cost and latency of orchestrators, for users who care for one objective only.
 
     Args:
         rows: Of `lab_results.make_rows`, or the recorded run's.
+        methods: Names of the orchestrators.
 
     Returns:
-        Estimates by method and user, relative to the menu's mean tool.
+        Estimates relative to the menu's mean tool, by orchestrator and user ("start, cost only") and by what is spent
+        ("cost" or "latency").
     """
-    spending = results_table.select(rows, split=lab_results.STEERING)
-    named = spending[spending["method"].isin(SHOWN_USERS)].replace({"style": USER_LABELS})
+    spending = results_table.select(rows, split=lab_results.STEERING, method=methods)
+    users = spending["style"].replace(USER_LABELS)
+    spending = spending.assign(orchestrator_and_user=spending["method"] + ", " + users)
     tables = {
-        "cost": stats.mean(named, "expected_cost", ["method", "style"]),
-        "latency": stats.mean(named, "expected_latency", ["method", "style"]),
+        "cost": stats.mean(spending, "expected_cost", "orchestrator_and_user"),
+        "latency": stats.mean(spending, "expected_latency", "orchestrator_and_user"),
     }
-    return pd.concat(tables, names=["spent"])
+    return pd.concat(tables, names=["spent"]).swaplevel()
 
 
 def summarize_steering(estimates: Mapping[str, pd.Series]) -> str:
@@ -190,3 +285,16 @@ def collect_verdicts(contrasts: pd.DataFrame) -> dict[str, str | float]:
         values[f"{key}_verdict"] = row["verdict"]
         values[f"{key}_mde"] = float(row["mde"])
     return values
+
+
+def collect_recorded_only(
+    recorded: Mapping[str, pd.Series], this_run: Mapping[str, pd.Series]
+) -> dict[str, pd.Series]:
+    """The estimates that only the recorded full run has, such as those of its controls, by metric key.
+
+    Args:
+        recorded: Estimates of the recorded run.
+        this_run: Estimates of the reader's run.
+    """
+    only_recorded = [key for key in recorded if key not in this_run]
+    return {f"full.{key}": recorded[key] for key in only_recorded}

@@ -26,6 +26,7 @@ from lib.tool_orchestration import (
     tool_menu,
 )
 from lib.tool_orchestration.episode_specs import Assignment
+from lib.tool_orchestration.lab_estimates import MARGIN
 from lib.tool_orchestration.rewards import MICRO_USD_PER_USD, MS_PER_SECOND
 from lib.tool_orchestration.single_tools import make_strategy
 from lib.tool_orchestration.tool_environment import ToolEnvironment, ToolEpisode
@@ -350,4 +351,5 @@ def summarize_appendix(reward_differences: pd.DataFrame) -> str:
     Returns:
         A sentence.
     """
-    return f"One part changed, reward of ToolOrchestra minus that: {stats.summary_sentence(reward_differences)}"
+    sentence = stats.summary_sentence(reward_differences, MARGIN)
+    return f"One part changed, reward of ToolOrchestra minus that: {sentence}"

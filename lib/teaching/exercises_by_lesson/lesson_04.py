@@ -1,4 +1,4 @@
-"""Exercises of the Conductor: what ranks pay, what a gradient needs, and a reward function of one's own."""
+"""Exercises of the Conductor: the reward of an emphasis, its gradient, advantages, and a reward function."""
 
 import torch
 
@@ -14,7 +14,7 @@ SLOPPY = ("7", "<answer> 7", "<answer> 7 </answer> <answer> 8 </answer>", "")
 
 
 def terse(completions: list[str], **_) -> list[float]:
-    """A form reward that is the higher the shorter the thought is, and 0 without the form."""
+    """A format reward that is the higher the shorter the thought is, and 0 for a reply that is not well-formed."""
     rewards = []
     for text in completions:
         thought = reply_format.extract_thought(text) or ""
@@ -23,12 +23,12 @@ def terse(completions: list[str], **_) -> list[float]:
 
 
 def shorter(completions: list[str], **_) -> list[float]:
-    """The mistake: whatever is short is paid, and nothing is shortest."""
+    """The mistake: any short reply is rewarded, and the empty one is the shortest."""
     return [1 / (1 + len(text.split())) for text in completions]
 
 
-def _pays_form_then_brevity(answer) -> bool | str:
-    """Checks that replies without the form get 0, and of two in form the shorter thought gets more."""
+def _rewards_format_then_brevity(answer) -> bool | str:
+    """Checks that malformed replies get 0, and of two well-formed ones that with the shorter thought gets more."""
     num_completions = 2 + len(SLOPPY)
     prompts = ["3 + 4 = ?"] * num_completions
     rewards = [*answer(completions=[SHORT, LONG, *SLOPPY], prompts=prompts)]
@@ -39,10 +39,10 @@ def _pays_form_then_brevity(answer) -> bool | str:
     short, long, *sloppy = rewards
     for text, reward in zip(SLOPPY, sloppy, strict=True):
         if reward:
-            return f"{text!r} has not the form and was paid"
+            return f"{text!r} is not well-formed and got a reward above 0"
     if short > long > 0:
         return True
-    return "of two replies in form, the one that thinks shorter is paid more, the other a little"
+    return "of two well-formed replies the one with the shorter thought gets more, and the other more than 0"
 
 
 EXERCISES = Exercises(
@@ -50,11 +50,13 @@ EXERCISES = Exercises(
         "04.1",
         "easy",
         3,
-        r"Five rollouts; all have the format ($r_\text{fmt} = 1$), and `ppl` ranks are 0, ¼, ½, ¾, 1. Weights are "
-        "one-hot. What is the expected reward of a rollout that draws `fmt`, minus that of one that draws `ppl`?",
+        r"A group has five replies. All have the format ($r_\text{fmt} = 1$), and their ranks of `ppl` are 0, ¼, ½, ¾ "
+        "and 1. The weights are one-hot: a reply gets the reward of its emphasis and no other. What is the expected "
+        "reward of a reply with the emphasis `fmt`, minus that of a reply with the emphasis `ppl`?",
         hint="what is the mean of the ranks?",
         answer=0.5,
-        worked="Everybody gets 1 for the format; ranks average one half. Drawing what all have pays.",
+        worked="Every reply gets 1 for the format, and the ranks have a mean of one half. So the emphasis on a reward "
+        "that all replies get has the higher expected reward.",
         wrong=0.0,
         important=True,
     ),
@@ -62,9 +64,9 @@ EXERCISES = Exercises(
         "04.2",
         "medium",
         5,
-        "In homogeneous mode all five rollouts of a prompt have one action $a$, one context $h$, and advantages that "
-        "sum "
-        r"to 0. What is the sum of their REINFORCE terms $A_j \nabla \log \pi(a \mid h)$?",
+        "In the *homogeneous* mode all five replies to a prompt share one emphasis $a$ and one hidden state $h$. "
+        r"Their advantages $A_j$ sum to 0. What is the sum of their REINFORCE terms "
+        r"$A_j \nabla \log \pi(a \mid h)$?",
         hint="take the common factor out of the sum",
         answer=0.0,
         worked="The gradient is the same for all five, so it is multiplied by the sum of the advantages, which is 0.",
@@ -74,9 +76,9 @@ EXERCISES = Exercises(
         "04.3",
         "medium",
         6,
-        "Rewards of a group are 1, 0, 0, 0, 0. What is the advantage of the first rollout (mean and standard "
-        "deviation of the group, the latter with n - 1)? Now make it 1, 1, 1, 1, 0 and see who stands out. "
-        "`lib.rl.losses.compute_group_advantages(torch.tensor(...), 5)` computes it.",
+        "The rewards of a group are 1, 0, 0, 0, 0. What is the advantage of the first reply? The standard deviation is "
+        "the sample's (over n - 1). Then try the rewards 1, 1, 1, 1, 0: which reply has the largest advantage in size? "
+        "`lib.rl.losses.compute_group_advantages(torch.tensor(...), 5)` computes advantages.",
         hint="(1 - 0.2) / sqrt(0.8 / 4)",
         answer=float(losses.compute_group_advantages(torch.tensor([1.0, 0, 0, 0, 0]), 5)[0]),
         worked="0.8 / 0.447 = 1.79, and -0.45 for the others. Turned round, the one failure gets -1.79: a rare "
@@ -89,15 +91,16 @@ EXERCISES = Exercises(
         "04.4",
         "hard",
         15,
-        "Write a reward function as TRL calls them: `f(completions, **others)` returns one number in [0, 1] per "
-        "completion (plain strings here). A reply without the form gets 0 "
-        "(`lib.conductor.reply_format.is_well_formed` "
-        "knows it); of two in form the one with the shorter thought is paid more, and both something.",
-        hint="multiply the form by something that falls with the thought's length; what would an empty reply get?",
+        "Write a reward function as TRL calls it: `f(completions, **others)` returns one number in [0, 1] for each "
+        "completion, which is a plain string here. A reply that is not well-formed gets 0; "
+        "`lib.conductor.reply_format.is_well_formed` decides this. Every well-formed reply gets more than 0, and "
+        "the one with the shorter thought gets more.",
+        hint="multiply the format by something that falls with the thought's length; what would an empty reply get?",
         answer=terse,
-        worked="Brevity alone pays the empty reply most. As a factor behind the form it cannot be gamed that way.",
+        worked="A reward for brevity alone is highest for the empty reply. As a factor of the format reward it cannot "
+        "be gamed that way.",
         wrong=shorter,
-        judge=_pays_form_then_brevity,
+        judge=_rewards_format_then_brevity,
         start="answer = None  # a function of completions and **others",
     ),
 )

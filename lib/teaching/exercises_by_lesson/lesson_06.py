@@ -90,7 +90,8 @@ EXERCISES = Exercises(
         "06.2",
         "medium",
         5,
-        "And under the formula with the sign error?",
+        "Take the same three rollouts and the same user as in 06.1. What is $R$ of the second rollout under the "
+        "formula with the sign error?",
         hint="(c + c_max) / (c_max - c_min)",
         answer=float(rewards.normalize_with_sign_error(GROUP, [0] * 3)[1, -2]),
         worked="(2 + 5) / (5 - 1) = 1.75: above 1, and the most expensive one gets 2.5. It rewards spending.",
@@ -101,9 +102,10 @@ EXERCISES = Exercises(
         "06.3",
         "medium",
         5,
-        "In the evaluation the start spent 0.00004 dollars on an example and the trained orchestrator 0.00002. By how "
-        r"much does $M_{\text{norm}}$ of cost rise if amounts are in dollars and the trained one spends nothing at "
-        r"all?",
+        "The paper's evaluation compares a trained orchestrator with its start on the same example. Its entry for cost "
+        r"is $M_{\text{norm}} = c_0 / \max(1, c_s)$, with $c_0$ the cost of the start and $c_s$ that of the trained "
+        "orchestrator. Amounts are in dollars: $c_0$ is 0.00004 and $c_s$ is 0.00002. By how much does the entry rise "
+        "if the trained orchestrator spends nothing at all?",
         hint="what is max(1, 0.00002), and what is max(1, 0)?",
         answer=0.0,
         worked="Both are 1, so that saving never counts. In micro-dollars it would: the unit decides.",
@@ -113,8 +115,8 @@ EXERCISES = Exercises(
         "06.4",
         "medium",
         10,
-        "Make a tool: `from lib.tools import Tool`, then a `Tool(name, description, parameters, run)` that takes one "
-        "number, `celsius`, and returns degrees Fahrenheit as text. It is called with JSON, as a model would.",
+        "Make a tool with `from lib.tools import Tool` and `Tool(name, description, parameters, run)`. It takes one "
+        "number, `celsius`, and returns degrees Fahrenheit as text. The check calls it with JSON, as a model would.",
         hint='parameters are {"celsius": {"type": "number"}}, and run is a function of celsius that returns a text',
         answer=fahrenheit(1.8),
         worked='Tool("fahrenheit", "...", {"celsius": {"type": "number"}}, lambda celsius: f"{celsius * 1.8 + 32}")',
@@ -126,10 +128,10 @@ EXERCISES = Exercises(
         "06.5",
         "hard",
         15,
-        "Measure steering: a function of the probabilities of the tools for a user who cares for accuracy only (n, M), "
-        "of those for a user who cares for cost only (n, M), and of the prices (n, M), for n menus of M tools. It "
-        "returns how much less the second user is expected to spend, in units of the menu's mean price, averaged over "
-        "menus.",
+        "Write a function that measures steering on n menus of M tools. It takes three arrays (n, M): the "
+        "probabilities of the tools for a user who cares for accuracy only, those for a user who cares for cost only, "
+        "and the prices. It returns how much less the second user is expected to spend, in units of the menu's mean "
+        "price, averaged over menus.",
         hint="divide the prices of each menu by their mean, then take expectations",
         answer=compute_steering,
         worked="Expected relative price of the one user minus that of the other, menu by menu: users are compared in "

@@ -26,6 +26,8 @@ STUB = '''def stop_or_escalate(
     raise NotImplementedError
 
 
+# The check compares your function with the rule on 200 random issues, at three limits: they stop
+# the cheap agent on all issues, on half of them, and on none.
 answer = stop_or_escalate'''
 
 
@@ -66,8 +68,9 @@ EXERCISES = Exercises(
         "08.1",
         "easy",
         3,
-        "Three models are each correct on an item with probability one half, independently of each other. By how much "
-        "does an oracle that knows the outcomes beat the best constant in accuracy?",
+        "Three models are each correct on an item with probability one half, independently of each other. An "
+        "oracle knows the outcomes and asks a correct model if there is one. By how much does it beat the best "
+        "constant, which asks one model for every item, in accuracy?",
         nudge="the oracle is correct wherever at least one of them is",
         hint="how often is none of the three correct?",
         answer=0.375,
@@ -81,8 +84,9 @@ EXERCISES = Exercises(
         "08.2",
         "medium",
         5,
-        "A cheap agent costs 1 and is correct on 0.7 of the issues, an expensive one costs 10. A check between them "
-        "lets 20 % of the wrong patches pass and refuses 10 % of the correct ones. What does an issue cost on average?",
+        "A cheap agent costs 1 and is correct on 0.7 of the issues, an expensive one costs 10. A check of the cheap "
+        "agent's patch lets 20 % of the wrong patches pass and refuses 10 % of the correct ones. Where it refuses, the "
+        "expensive agent is asked. What does an issue cost on average?",
         nudge="the expensive agent is paid for every patch that is refused, correct or not",
         hint="which share of all patches does the check refuse?",
         answer=4.1,
@@ -97,7 +101,8 @@ EXERCISES = Exercises(
         6,
         "A log of four items says whether it chose the model that your router would choose, the probability of the "
         "logged choice, and whether the reply was correct: (yes, 0.5, 1), (no, 0.5, 1), (yes, 0.25, 0), (yes, 0.5, 1). "
-        "Estimate the accuracy of your router by IPS and by SNIPS, as [ips, snips].",
+        "Estimate the accuracy of your router by inverse propensity scoring (IPS) and by its normalized form, which "
+        "divides by the mean weight (SNIPS), as [ips, snips].",
         nudge="an item on which the log made another choice has weight 0",
         hint="the weights are 2, 0, 4 and 2",
         answer=[1.0, 0.5],
@@ -110,8 +115,8 @@ EXERCISES = Exercises(
         "08.4",
         "hard",
         12,
-        "Write the rule *stop or escalate*: a cheap agent that needs more than a limit is stopped there, and the "
-        "expensive agent is asked.",
+        "Write the rule *stop or escalate*: a cheap agent that needs more US dollars than a limit is stopped there, "
+        "and the expensive agent is asked. What the cheap agent spent before the stop is paid, too.",
         nudge="np.where on spent <= limit",
         hint="what was spent before the stop is lost, and is paid all the same",
         answer=stop_or_escalate,

@@ -88,6 +88,8 @@ def choose_models(
     raise NotImplementedError
 
 
+# The check compares your function with a solution on 60 random questions that begin with "prove" or
+# "add": for new questions with these words, with an unknown word, and for known questions.
 answer = choose_models'''
 
 EXERCISES = Exercises(
@@ -124,7 +126,7 @@ EXERCISES = Exercises(
         "hard",
         15,
         "Write a router that knows a question by its first word: estimate from outcomes how often each model is right "
-        "after each word, and choose the largest accuracy minus rate x dollars.",
+        "after each word, and choose the model with the largest accuracy minus rate x dollars.",
         nudge="first the accuracy of each model after each word, then the best of them for each new question",
         hint="correct[words == word].mean(0) is the accuracy after a word; argmax(1) of accuracy - rate * cost_usd",
         answer=choose_models,

@@ -122,14 +122,14 @@ def test_metrics_leave_out_mixtures_and_random_choices():
     }
 
 
-def test_the_title_of_the_queries_counts_intervals_above_zero():
+def test_the_title_on_known_and_new_tasks_counts_intervals_above_zero():
     comparison = make_comparison(
         {(table, method): "-" for table in ("llmrouter", "llmrouter-new") for method in READERS}
     )
     around_zero = stats.Interval(0.0, -0.1, 0.1)
     comparison.loc[[("llmrouter-new", LOGISTIC)], "gain_over_mixtures"] = [around_zero]
-    gains = lesson_tables.arrange_queries(comparison)
-    title = lesson_tables.summarize_queries(gains)
+    gains = lesson_tables.arrange_gains_by_novelty(comparison)
+    title = lesson_tables.summarize_gains_by_novelty(gains)
     assert title.startswith("5 of 5 routers clearly beat mixtures")
     assert title.endswith("4 on new tasks")
 
@@ -148,6 +148,7 @@ def test_broken_budgets_are_counted_over_methods_and_not_of_the_oracle():
     )
     broken = lesson_tables.measure_broken_budgets(budgets)
     assert broken.loc["t"].to_dict() == {"mean": 0.5, "groups": 0.25, "items": 0.3}
+    assert lesson_tables.collect_budget_metrics(broken) == {"budget.t.violations": 0.5}
 
 
 def test_the_error_of_an_estimator_is_its_root_mean_square():
@@ -157,6 +158,8 @@ def test_the_error_of_an_estimator_is_its_root_mean_square():
     errors = lesson_tables.measure_estimator_errors(estimates, ["estimator"])
     assert errors["ips"] == pytest.approx((0.05) ** 0.5)
     assert errors["dr"] == 0.0
+    metrics = lesson_tables.collect_estimator_metrics(estimates)
+    assert metrics == {"ope.ips.rmse": errors["ips"], "ope.dr.rmse": 0.0}
 
 
 def test_a_ranking_changes_where_another_method_is_cheapest_than_before():
@@ -193,3 +196,12 @@ def test_the_conclusion_names_the_counts_and_the_price_of_a_check():
     assert sentence.startswith("1 of 2 tables leave 0.05 of accuracy")
     assert "On 0 of 1 a router keeps" in sentence
     assert "costs 0.50 [0.40, 0.60] of the best agent" in sentence
+
+
+def test_the_metrics_of_the_appendix_are_gains_of_aiq_broken_budgets_and_changed_rankings():
+    aiq = pd.DataFrame([{"table": "t", "method": LOGISTIC, "value": 0.02}])
+    transfers = pd.DataFrame({"table": ["a_to_b", "a_to_b"], "overspending": [1.04, 1.06]})
+    metrics = lesson_tables.collect_appendix_metrics(aiq, transfers, {"t": 3})
+    assert metrics["t.logistic.aiq_gap"]["value"] == 0.02
+    assert metrics["budget.a_to_b.violations"] == 0.5
+    assert metrics["prices.t.flips"] == 3

@@ -1,0 +1,191 @@
+"""Tables and metrics of lesson 11: the reader's models, a fitted router, the requests that it served, and chains.
+
+Left out: what the reader copies from the lesson, which stands in its cells.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from lib import stats, tasks
+from lib.config import LabSettings
+from lib.language_models.kv_cache_forward import Forward
+from lib.language_models.training import pretraining, released_weights
+from lib.llm.chat_model import ChatModel, ChatRequest
+from lib.routers.fit_router import CONSTANT, MIXTURE, ROUTER, AverageQuality
+
+CHAIN_LENGTHS = (1, 2, 3, 4, 6)  # operations of the chains that a program and a lab model solve
+NUM_CHAINS = 60  # of each length
+_USD_PER_1K = 1_000
+
+# From items to whether each is solved.
+Solver = Callable[[Sequence[tasks.Item]], Sequence[bool] | np.ndarray]
+
+
+def tabulate_models(outcomes: pd.DataFrame, model_names: Sequence[str]) -> pd.DataFrame:
+    """Accuracy with its interval, and dollars for 1,000 questions, of every model.
+
+    Args:
+        outcomes: Of `python -m lib router collect`, a row for each question and model.
+        model_names: The models, in the order of the rows.
+    """
+    accuracy = stats.mean(outcomes.assign(seed=0), "correct", "model").loc[list(model_names)]
+    mean_cost = outcomes.groupby("model")["cost_usd"].mean().loc[list(model_names)]
+    table = accuracy[["value", "ci_low", "ci_high"]].copy()
+    table["dollars for 1,000"] = _USD_PER_1K * mean_cost
+    return table
+
+
+def arrange_held_out(
+    report_by_budget: Mapping[str, Mapping[str, Any]],
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Cost and accuracy on held-out questions of a router and of two baselines, at every budget.
+
+    Args:
+        report_by_budget: By name of the budget, the report of the router that was fitted for it.
+
+    Returns:
+        Estimates of cost, in US dollars for 1,000 questions, and of accuracy, by method and budget.
+    """
+    cost = {}
+    accuracy = {}
+    for budget, report in report_by_budget.items():
+        for method in (ROUTER, CONSTANT, MIXTURE):
+            cost[method, budget] = report["methods"][method]["cost_usd"]
+            accuracy[method, budget] = report["methods"][method]["accuracy"]
+    names = ["method", "budget"]
+    cost_table = _USD_PER_1K * pd.DataFrame(cost).T.rename_axis(names)
+    return cost_table, pd.DataFrame(accuracy).T.rename_axis(names)
+
+
+def estimate_served_accuracy(answers: pd.DataFrame) -> pd.DataFrame:
+    """Share of correct answers under each budget, with its interval.
+
+    Args:
+        answers: A row for each request: budget, item and correct.
+    """
+    # One run, one sample: the interval is over items.
+    rows = answers.assign(seed=0, sample=0, correct=answers["correct"].astype(float))
+    return stats.mean(rows, "correct", "budget").loc[list(answers["budget"].unique())]
+
+
+def tabulate_served(requests: pd.DataFrame, accuracy: pd.DataFrame) -> pd.DataFrame:
+    """Share of requests by model, dollars for 1,000 requests and share of correct answers, a row per budget.
+
+    Args:
+        requests: The log of the server, with the column budget.
+        accuracy: Of `estimate_served_accuracy`.
+    """
+    by_budget = requests.groupby("budget", sort=False)
+    table = by_budget["chosen"].value_counts(normalize=True).unstack(fill_value=0)
+    table["dollars for 1,000"] = _USD_PER_1K * by_budget["cost_usd"].mean()
+    table["correct"] = accuracy["value"]
+    return table
+
+
+def estimate_step_reward(steps: pd.DataFrame) -> pd.DataFrame:
+    """Mean reward of a step by method, with an interval over seeds and episodes.
+
+    Args:
+        steps: A row for each step: method, seed, episode and reward.
+    """
+    by_episode = steps.groupby(["method", "seed", "episode"])["reward"].mean().reset_index()
+    rows = by_episode.rename(columns={"episode": "item"}).assign(sample=0)
+    return stats.mean(rows, "reward", "method")
+
+
+def make_chat_solver(model: ChatModel) -> Solver:
+    """Makes a function that asks a chat model all items, and returns whether each reply is correct."""
+
+    def solve(items: Sequence[tasks.Item]) -> list[bool]:
+        replies = model.generate([ChatRequest(item.messages) for item in items])
+        return [
+            tasks.is_correct(item, reply.text) for item, reply in zip(items, replies, strict=True)
+        ]
+
+    return solve
+
+
+def make_lab_solver(name: str, settings: LabSettings) -> Solver:
+    """Makes a function that lets a lab model, a small transformer of this project, solve items.
+
+    Args:
+        name: Of a released lab model.
+        settings: Of the lab models.
+    """
+    forward = Forward(released_weights.unpack(name, settings.models[name]))
+    return partial(pretraining.find_solved_items, forward)
+
+
+def measure_solved_chains(solver_by_model: Mapping[str, Solver]) -> pd.DataFrame:
+    """Lets models solve the same chains of operations.
+
+    Args:
+        solver_by_model: By model, a function from items to whether each is solved.
+
+    Returns:
+        A row for each model and chain: method, length (operations), item and correct.
+    """
+    frames = []
+    for length in CHAIN_LENGTHS:
+        items = tasks.draw_items("chain", "test", NUM_CHAINS, difficulty=length)
+        # The index is part of the name, because two short chains may be equal.
+        names = [f"{length}-{index}" for index in range(len(items))]
+        for model, solve in solver_by_model.items():
+            correct = np.asarray(solve(items), dtype=float)
+            frames.append(
+                pd.DataFrame({"method": model, "length": length, "item": names, "correct": correct})
+            )
+    return pd.concat(frames).assign(seed=0, sample=0)
+
+
+def estimate_solved_by_length(solved: pd.DataFrame) -> pd.DataFrame:
+    """Share of solved chains by length, in words, and method.
+
+    Args:
+        solved: Of `measure_solved_chains`.
+    """
+    estimates = stats.mean(solved, "correct", ["length", "method"])
+    labels = {}
+    for length in CHAIN_LENGTHS:
+        labels[length] = "1 operation" if length == 1 else f"{length} operations"
+    return estimates.rename(index=labels, level="length")
+
+
+# Metrics ------------------------------------------------------------------------------------------
+
+
+def collect_headroom_metrics(gate: pd.DataFrame) -> dict[str, object]:
+    """What a choice could win on the collected table, by question, and whether the question is open.
+
+    Args:
+        gate: Of `headroom.estimate_headroom`.
+    """
+    metrics = {}
+    for question, row in gate.iterrows():
+        metrics[f"table.headroom.{question}"] = row
+        metrics[f"table.{question}.is"] = row["question is"]
+    return metrics
+
+
+def collect_router_metrics(
+    report: Mapping[str, Any], quality: AverageQuality, served_accuracy: pd.DataFrame
+) -> dict[str, object]:
+    """What the fitted router gains on held-out questions, and how often its served answers are correct.
+
+    Args:
+        report: Of the router at one budget.
+        quality: AIQ, the mean height of its curve of accuracy over cost.
+        served_accuracy: Of `estimate_served_accuracy`.
+    """
+    metrics: dict[str, object] = {
+        "router.aiq_gap": quality.gain,
+        "router.gain_over_constant": stats.Interval(**report["gain_over"][CONSTANT]),
+        "router.gain_over_mixture": stats.Interval(**report["gain_over"][MIXTURE]),
+    }
+    for budget, row in served_accuracy.iterrows():
+        metrics[f"served.{budget}.correct"] = row
+    return metrics
