@@ -9,12 +9,14 @@ import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from lib.experiment.seeds import rng
+from lib.recorded_outcomes.build import load_sentence_encoder
 from lib.recorded_outcomes.tables import TableError
 from lib.recorded_outcomes.user_tables import make_outcome_table
 from lib.routers.fit_router import fit_router, measure_average_quality
 from lib.routers.prompt_encoder import (
     PromptEncoderError,
     TfidfEncoder,
+    choose_dtype,
     find_minilm,
     fit_encoder,
     split_words,
@@ -134,6 +136,23 @@ def test_minilm_reads_new_prompts_where_its_package_is_installed(tmp_path):
     # What cheap is right on, without a word of the prompts that were learned from.
     easy, hard = (again.route(f"{verb} of a sheet").success["cheap"] for verb in ("proof", "sum"))
     assert easy > hard
+
+
+def test_minilm_in_the_processors_precision_hardly_changes_embeddings():
+    try:
+        folder = str(find_minilm())
+    except PromptEncoderError as error:
+        pytest.skip(str(error))
+    prompts = [*TABLE.prompts[:20], "", "A train leaves at 9:40 and drives 120 km. " * 8]
+    exact = load_sentence_encoder(folder, "float32").embed(prompts)
+    chosen = load_sentence_encoder(folder, choose_dtype()).embed(prompts)
+    assert (exact * chosen).sum(axis=1).min() > 1 - 1e-3
+
+
+@pytest.mark.parametrize("has_bfloat16, dtype", [(True, "bfloat16"), (False, "float32")])
+def test_the_encoder_takes_the_precision_that_is_fast_here(monkeypatch, has_bfloat16, dtype):
+    monkeypatch.setattr("torch.cpu._is_avx512_bf16_supported", lambda: has_bfloat16)
+    assert choose_dtype() == dtype
 
 
 @pytest.mark.parametrize("budget", [0, -1, math.nan, math.inf, "much"])
