@@ -18,6 +18,10 @@ PASS_ON = {
     "help_option_names": [],
 }
 COMMANDS = {  # module and one line of help, by the words of the command
+    "train arc": (
+        "lib.agent_configuration.train_command",
+        "ARC: a policy that sets up agents for each question, on your model and questions.",
+    ),
     "train corl": (
         "lib.budgeted_routing.train_command",
         "CoRL: a controller that pays experts, on your model, questions and endpoints.",

@@ -63,6 +63,11 @@ CARRIERS = (
     "lib.tool_orchestration.synthetic_training",
     # Of it the lab world has the vector of a user's weights; who changes that raises the VERSION of `lab_training`.
     "lib.tool_orchestration.tool_menu",
+    # Parts of a job of lesson 07; who changes what they play or test raises the VERSION of `agent_configuration.jobs`.
+    "lib.agent_configuration.experiment",  # opens the agents and hands each job to its function
+    "lib.agent_configuration.search_jobs",
+    "lib.agent_configuration.training_job",
+    "lib.agent_configuration.workbench",
     # Parts of an experiment of lesson 02; who changes what they decide raises the VERSION of `worlds`,
     "lib.orchestration.experiment",
     "lib.orchestration.methods",

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 # Names of settings that count something; everything else stays as the profile `paper` says. Sizes of
 # batches count episodes, and are shrunk with them.
 COUNTS = {
-    "ablation_seeds", "alone_episodes", "batch", "draws", "episodes", "eval_every",
+    "ablation_seeds", "alone_episodes", "batch", "dev_items", "draws", "episodes", "eval_every",
     "fixed_budget_seeds", "gate_seeds", "grid", "groups", "items", "jobs", "listings", "menus",
     "microbatch", "minibatch", "numeric_budgets", "offices", "outcome_items", "sampled",
     "save_every", "search_items", "seeds", "side", "splitting_seeds", "steering_menus", "steps",

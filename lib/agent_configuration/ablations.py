@@ -1,101 +1,128 @@
-"""Ablations of ARC: the objective (Table 4), imitating the best, the masks, the encoder of questions."""
+"""Ablations of ARC: the objective (Table 4), imitating the best, the masks, the discount, the reward, the encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
 
 import pandas as pd
 
 from lib.agent_configuration import experiment
-from lib.agent_configuration.variants import NAMED, UNMASKED
+from lib.agent_configuration.variants import ARC, GRPO, SPARSE, UNDISCOUNTED, UNMASKED
 from lib.config import ConfigurationSettings, Params
 from lib.stats.ablation_comparison import Comparison, Measure
 
 REWARD = Measure("reward", "reward")
-RIGHT = Measure("correct", "accuracy")
+ACCURACY = Measure("correct", "accuracy")
 TOKENS = Measure("tokens_out", "tokens", "lower")
-MEASURES = (REWARD, RIGHT, TOKENS)
+MEASURES = (REWARD, ACCURACY, TOKENS)
+ABLATED = (ARC, GRPO, UNMASKED, UNDISCOUNTED, SPARSE)
 
 
 def tests(params: Params, **where) -> pd.DataFrame:
-    """Test questions under ARC by PPO and by GRPO, without masks, and with the other encoder; every policy as it was
-    trained, after SFT, and after DPO. where: of study.trained."""
-    own, other = params.configuration, params.ablations.encoder
-    arms = [NAMED["arc"], NAMED["grpo"], UNMASKED]
-    found = experiment.trained(params, arms, label="training under other objectives", **where)
-    found = _on(found, own.model, own.encoder)
-    if other == own.encoder:
-        return found
-    encoded = ConfigurationSettings(**own.model_dump() | {"encoder": other})
-    told = params.model_copy(update={"configuration": encoded})
-    more = experiment.trained(told, [NAMED["arc"]], label="training with another encoder", **where)
-    return pd.concat([found, _on(more, own.model, other)], ignore_index=True)
+    """Test every ablated variant, and ARC with the other encoder, on the kind that each policy learned from.
+
+    Args:
+        params: `ablations.encoder` names the other encoder.
+        **where: Folders, as of `experiment.trained`.
+
+    Returns:
+        Rows as of `AgentConfigurationResults.tests`, with encoder and unit (the question).
+    """
+    settings, other_encoder = params.configuration, params.ablations.encoder
+    found = experiment.trained(params, ABLATED, label="training under other objectives", **where)
+    usual = _select_own_kind(found, settings.model, settings.encoder)
+    if other_encoder == settings.encoder:
+        return usual
+    encoded = ConfigurationSettings(**settings.model_dump() | {"encoder": other_encoder})
+    other_params = params.model_copy(update={"configuration": encoded})
+    more = experiment.trained(other_params, [ARC], label="training with another encoder", **where)
+    return pd.concat([usual, _select_own_kind(more, settings.model, other_encoder)])
 
 
-def _on(found: pd.DataFrame, model: str, encoder: str) -> pd.DataFrame:
-    """The tests with a model's agents; unit: the question."""
-    found = found[found["model"] == model]
-    return found.assign(
-        encoder=encoder, unit=found["group"].astype(str) + "/" + found["prompt"].astype(str)
-    )
+def _select_own_kind(rows: pd.DataFrame, model: str, encoder: str) -> pd.DataFrame:
+    """The tests with a model's agents, of policies on the kind that they learned from."""
+    own = rows[(rows["model"] == model) & (rows["only"] == rows["group"])]
+    unit = own["group"].astype(str) + "/" + own["prompt"].astype(str)
+    return own.assign(encoder=encoder, unit=unit)
 
 
-def table_4(params: Params, found: pd.DataFrame) -> Comparison:
+def table_4(params: Params, rows: pd.DataFrame) -> Comparison:
     """PPO or GRPO, and afterwards nothing, SFT on the elite, or DPO on pairs."""
-    named = {
+    labels = {
         "arc_no_sft": "PPO",
-        "grpo": "GRPO",
+        "grpo_no_sft": "GRPO",
         "arc": "PPO, then SFT",
         "arc_dpo": "PPO, then DPO",
     }
-    return _compared(params, "arc_training", "the training objective", found, named, "PPO")
+    return _compare(params, "arc_training", "the training objective", rows, labels, "PPO")
 
 
-def sft(params: Params, found: pd.DataFrame) -> Comparison:
-    """Imitating the elite or not, from either encoder and with masks or without."""
-    named = {
+def sft(params: Params, rows: pd.DataFrame) -> Comparison:
+    """Imitating the elite or not, with masks and without."""
+    labels = {
         "arc_no_sft": "no SFT",
         "arc": "SFT",
         "unmasked_no_sft": "no masks, no SFT",
         "unmasked": "no masks, SFT",
     }
-    against = {"SFT": "no SFT", "no masks, SFT": "no masks, no SFT"}
-    return _compared(params, "arc_sft", "imitating the best episodes", found, named, against)
+    references = {"SFT": "no SFT", "no masks, SFT": "no masks, no SFT"}
+    return _compare(params, "arc_sft", "imitating the best episodes", rows, labels, references)
 
 
-def masks(params: Params, found: pd.DataFrame) -> Comparison:
-    """The mask pins what a workflow has no agent for; without it the policy chooses that too, and nothing changes."""
-    named = {"arc": "masks", "unmasked": "no masks"}
-    return _compared(params, "arc_masks", "masks", found, named, "masks")
+def masks(params: Params, rows: pd.DataFrame) -> Comparison:
+    """The mask pins what a workflow has no agent for; without it the policy chooses that too, to no effect."""
+    labels = {"arc": "masks", "unmasked": "no masks"}
+    return _compare(params, "arc_masks", "masks", rows, labels, "masks")
 
 
-def encoders(params: Params, found: pd.DataFrame) -> Comparison:
+def discount(params: Params, rows: pd.DataFrame) -> Comparison:
+    """gamma = .95, as in the paper's appendix, or 1, as in its section 3.1."""
+    labels = {"arc": "discount", "undiscounted": "no discount"}
+    return _compare(params, "arc_discount", "the discount", rows, labels, "discount")
+
+
+def reward(params: Params, rows: pd.DataFrame) -> Comparison:
+    """The shaped reward of eq. 3 and 4, or correctness alone."""
+    labels = {"arc": "shaped reward", "sparse": "sparse reward"}
+    return _compare(params, "arc_reward", "the reward", rows, labels, "shaped reward")
+
+
+def encoders(params: Params, rows: pd.DataFrame) -> Comparison:
     """What questions are read with."""
-    arc = found[found["method"] == "arc"]
+    arc = rows[rows["method"] == "arc"]
     frame = arc.assign(variant=arc["encoder"])
     usual = params.configuration.encoder
-    against = {name: usual for name in dict.fromkeys(frame["variant"]) if name != usual}
-    return Comparison(
-        "arc_encoders",
-        "the encoder of questions",
-        frame,
-        against,
-        MEASURES,
-        params.llm.describe_backend([params.configuration.model]),
-    )
+    references = {name: usual for name in dict.fromkeys(frame["variant"]) if name != usual}
+    return _make_comparison(params, "arc_encoders", "the encoder of questions", frame, references)
 
 
-def _compared(
-    params: Params, name: str, about: str, found: pd.DataFrame, named, against
+def _compare(
+    params: Params,
+    name: str,
+    about: str,
+    rows: pd.DataFrame,
+    labels: Mapping[str, str],
+    references: str | Mapping[str, str],
 ) -> Comparison:
-    """Methods under the usual encoder; against: one variant for all others, or one for each."""
-    rows = found[(found["encoder"] == params.configuration.encoder) & found["method"].isin(named)]
-    frame = pd.concat(
-        [rows[rows["method"] == method].assign(variant=shown) for method, shown in named.items()]
-    )
-    if isinstance(against, str):
-        against = {shown: against for shown in named.values() if shown != against}
-    return Comparison(
-        name,
-        about,
-        frame,
-        against,
-        MEASURES,
-        params.llm.describe_backend([params.configuration.model]),
-    )
+    """Methods under the usual encoder.
+
+    Args:
+        params: All settings.
+        name: Of the comparison.
+        about: What is varied.
+        rows: What `tests` returned.
+        labels: By method, in the order of the table.
+        references: The label that all others are compared with, or one for each.
+    """
+    usual = rows[rows["encoder"] == params.configuration.encoder]
+    tables = [usual[usual["method"] == method].assign(variant=labels[method]) for method in labels]
+    if isinstance(references, str):
+        references = {label: references for label in labels.values() if label != references}
+    return _make_comparison(params, name, about, pd.concat(tables), references)
+
+
+def _make_comparison(
+    params: Params, name: str, about: str, frame: pd.DataFrame, references: Mapping[str, str]
+) -> Comparison:
+    backend = params.llm.describe_backend([params.configuration.model])
+    return Comparison(name, about, frame, references, MEASURES, backend)

@@ -128,9 +128,16 @@ def checked(structure: Sequence[int]) -> Structure:
 
 
 @cache
-def mask() -> dict[str, np.ndarray]:
-    """m_i(w), (workflows, size) bool per dimension: what is valid once the workflow is chosen (ARC, 3.2)."""
+def mask(tools: tuple[str, ...] = TOOLS) -> dict[str, np.ndarray]:
+    """m_i(w), (workflows, size) bool per dimension: what is valid once the workflow is chosen (ARC, 3.2).
+
+    Args:
+        tools: That agents may be given; sets with any other tool are excluded.
+    """
     allowed = {name: np.ones((len(WORKFLOWS), size), bool) for name, size in DIMENSIONS.items()}
+    excluded_bits = SUBSETS - 1 - bits(tools)
+    for name in ("tools1", "tools2"):
+        allowed[name][:, (np.arange(SUBSETS) & excluded_bits) > 0] = False
     for name in _PINNED:
         for workflow in SINGLE:
             allowed[name][WORKFLOWS.index(workflow), 1:] = False
@@ -142,9 +149,9 @@ def total() -> int:
     return int(np.prod(SIZES))
 
 
-def valid() -> int:
-    """Structures that the mask leaves: 6 x 6,912 + 3 x 144 = 41,904 (ARC, 3.2)."""
-    rest = [mask()[name].sum(1) for name in list(DIMENSIONS)[1:]]
+def valid(tools: tuple[str, ...] = TOOLS) -> int:
+    """Structures that the mask leaves: 6 x 6,912 + 3 x 144 = 41,904 with all tools (ARC, 3.2)."""
+    rest = [mask(tools)[name].sum(1) for name in list(DIMENSIONS)[1:]]
     return int(np.prod(rest, axis=0).sum())
 
 
@@ -162,3 +169,10 @@ def repaired(structure: Sequence[int]) -> Structure:
     workflow = int(structure[0])
     named = zip(DIMENSIONS, structure, strict=True)
     return tuple(int(value) if mask()[name][workflow, int(value)] else 0 for name, value in named)
+
+
+def without_other_tools(structure: Sequence[int], tools: Sequence[str]) -> Structure:
+    """The same structure with these tools alone; what else it allocates is left out."""
+    workflow, tools1, tools2, *budgets = structure
+    allowed_bits = bits(tools)
+    return (workflow, tools1 & allowed_bits, tools2 & allowed_bits, *budgets)

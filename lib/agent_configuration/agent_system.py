@@ -5,7 +5,7 @@ an episode gives depends on its question, its configuration and its draw, not on
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,12 +16,13 @@ from lib.agent_configuration.agent_models import AgentModel
 from lib.agent_configuration.agent_team import Note, Team
 from lib.agent_configuration.questions import kind_of, solved
 from lib.agent_configuration.rewards import Weights, reward
-from lib.agent_configuration.workflows import PROGRAMS
+from lib.agent_configuration.workflows import PROGRAMS, Workflow
 from lib.experiment import seeds
-from lib.llm.chat_model import Failure
+from lib.llm.chat_model import INFRASTRUCTURE_FAILURES, Failure
 from lib.llm.errors import InfrastructureError
 from lib.llm.event_loop import EventLoopThread
 from lib.tasks import Item
+from lib.tasks.scorers import Scorer
 from lib.tools.tool import Tool
 
 VERSION = 1  # of outcomes of episodes
@@ -38,11 +39,12 @@ class ConfiguredQuestion:
 
 @dataclass(frozen=True)
 class ConfiguredAnswer:
-    """What became of a job. text: the last turn; calls: of agents, n_steps of the reward; turns: of the model;
+    """What became of a job. correct: 0 or 1, or between them where a scorer gives parts of a point; text: the last
+    turn; calls: of agents, n_steps of the reward; turns: of the model;
     used: calls of tools; seconds: on the longest way, by the declared clock; cut: calls that were cut off;
     cut_by_model: those of them that the model's own limit cut, with budget left."""
 
-    correct: bool
+    correct: float
     answer: str | None
     text: str
     calls: int
@@ -65,27 +67,50 @@ class ConfiguredAnswer:
 
 
 class System:
-    """Agents that can be configured. tools: by name; tiers: tokens of the three budgets; prompts: the text of each
-    atom by name, as the model is to read it; loop: where calls are awaited."""
+    """Agents that can be configured."""
 
     def __init__(
         self,
         model: AgentModel,
         tools: Mapping[str, Tool],
-        tiers: Sequence[int],
+        tiers: Sequence[int] | Sequence[Sequence[int]],
         prompts: Mapping[str, str],
         loop: EventLoopThread,
+        programs: Mapping[str, Workflow] = PROGRAMS,
+        scorer: Scorer | None = None,
+        stops_at_lost_calls: bool = True,
+        tells_rules: bool = True,
     ) -> None:
+        """Prepare to work on questions.
+
+        Args:
+            model: What all agents are.
+            tools: By name.
+            tiers: Tokens of the three budgets; or a row of three for each of the three agents.
+            prompts: The text of each atom by name, as the model is to read it.
+            loop: Where calls are awaited.
+            programs: The program of each workflow.
+            scorer: Scores the last turn of an episode; None for the rule of the lesson's questions.
+            stops_at_lost_calls: Whether a call that a later run may get answered ends the work; if not, its episode
+                has no score.
+            tells_rules: Whether agents are told the rule of the lab's chains of digits.
+        """
         self.model = model
         self.tools = dict(tools)
         self.tiers = tuple(tiers)
         self.prompts = dict(prompts)
         self.loop = loop
+        self.programs = programs
+        self.scorer = scorer
+        self.stops_at_lost_calls = stops_at_lost_calls
+        self.tells_rules = tells_rules
+        # Told how many episodes of a batch are finished, and how many there are.
+        self.report_progress: Callable[[int, int], None] = lambda num_finished, num_episodes: None
 
     @property
     def most(self) -> float:
         """T_max: what three agents may write under the largest budgets."""
-        return 3.0 * max(self.tiers)
+        return float(np.broadcast_to(self.tiers, (3, 3)).max(axis=1).sum())
 
     def run(self, jobs: Sequence[ConfiguredQuestion]) -> list[ConfiguredAnswer]:
         """Outcomes of jobs, in order; equal jobs are done once."""
@@ -94,12 +119,24 @@ class System:
     async def all(self, jobs: Sequence[ConfiguredQuestion]) -> list[ConfiguredAnswer]:
         """The same, for who is on an event loop already."""
         once = {self._name(job): job for job in jobs}
-        done = dict(
-            zip(
-                once, await asyncio.gather(*(self.solve(job) for job in once.values())), strict=True
-            )
+        num_finished = 0
+
+        async def solve_and_count(job: ConfiguredQuestion) -> ConfiguredAnswer:
+            nonlocal num_finished
+            answer = await self.solve(job)
+            num_finished += 1
+            self.report_progress(num_finished, len(once))
+            return answer
+
+        # What fails ends the work only once everything else has come back: a reply on its way is paid for.
+        answers = await asyncio.gather(
+            *(solve_and_count(job) for job in once.values()), return_exceptions=True
         )
-        return [done[self._name(job)] for job in jobs]
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+        answer_by_name = dict(zip(once, answers, strict=True))
+        return [answer_by_name[self._name(job)] for job in jobs]
 
     async def solve(self, job: ConfiguredQuestion) -> ConfiguredAnswer:
         """One job.
@@ -111,17 +148,21 @@ class System:
         configuration = job.configuration
         told = [[self.prompts[atom] for atom in atoms] for atoms in configuration.atoms]
         key = int(seeds.key("configuration", "draw", job.item.id, seed=job.draw) >> 2)
-        team = Team(self.model, self.tools, configuration, told, self.tiers, key)
-        last = await PROGRAMS[configuration.workflow](team, job.item.prompt)
+        team = Team(self.model, self.tools, configuration, told, self.tiers, key, self.tells_rules)
+        last = await self.programs[configuration.workflow](team, job.item.prompt)
         spent = team.spent
         lost = [kind for kind in spent.failures if Failure(kind).may_succeed_later]
-        if lost:
+        if lost and self.stops_at_lost_calls:
             raise InfrastructureError(
                 f"{self.model.name}: {lost[0]} at the question {job.item.prompt[:60]!r}; the answer would be scored as "
                 "wrong. Check the server and run again, what is finished is kept"
             )
+        failures = list(spent.failures)
+        correct, lost_judgement = await self._score(job.item, last.text)
+        if lost_judgement:
+            failures.append(lost_judgement)
         return ConfiguredAnswer(
-            solved(job.item, last.text),
+            correct,
             last.answer,
             last.text,
             spent.calls,
@@ -133,10 +174,25 @@ class System:
             len(spent.tools),
             tuple(spent.tools),
             spent.cut,
-            tuple(spent.failures),
+            tuple(failures),
             tuple(spent.trail),
             spent.cut_by_model,
         )
+
+    async def _score(self, item: Item, text: str) -> tuple[float, str]:
+        """Score an answer.
+
+        Returns:
+            The score from 0 to 1, and "" or the kind of failure of a judgement that was lost.
+        """
+        if self.scorer is None:
+            return float(solved(item, text)), ""
+        (score,) = await self.scorer.score_all([item], [text])
+        if not score.lost:
+            return score.value, ""
+        kind = score.failure.partition(":")[0]
+        # A judge whose reply cannot be read has lost the judgement too.
+        return 0.0, kind if kind in INFRASTRUCTURE_FAILURES else "not_a_reply"
 
     def rewards(
         self,
@@ -161,7 +217,10 @@ class System:
 
 
 def table(
-    jobs: Sequence[ConfiguredQuestion], outcomes: Sequence[ConfiguredAnswer], rewards: np.ndarray
+    jobs: Sequence[ConfiguredQuestion],
+    outcomes: Sequence[ConfiguredAnswer],
+    rewards: np.ndarray,
+    name_group: Callable[[Item], str] = kind_of,
 ) -> pd.DataFrame:
     """One row per job: the question's kind (group) and difficulty, the configuration part by part, what came of it.
 
@@ -173,7 +232,7 @@ def table(
             {
                 "key": job.item.id,
                 "prompt": job.item.prompt,
-                "group": kind_of(job.item),
+                "group": name_group(job.item),
                 "difficulty": job.item.difficulty,
                 "workflow": c.workflow,
                 **dict(
@@ -205,6 +264,17 @@ def table(
             }
         )
     return pd.DataFrame(rows)
+
+
+def read_configurations(rows: pd.DataFrame) -> list[Configuration]:
+    """Read the configurations back from the rows of `table`, one for each."""
+    configurations = []
+    names = ["w", "tools1", "tools2", "budget1", "budget2", "budget3"]
+    for structure, atoms in zip(rows[names].to_numpy(), rows["atoms"], strict=True):
+        by_agent = [agent.strip() for agent in atoms.split("|")]
+        atom_names = tuple(tuple(agent.split(" , ")) if agent else () for agent in by_agent)
+        configurations.append(Configuration(tuple(structure.tolist()), atom_names))
+    return configurations
 
 
 def drop_lost_questions(*tables: pd.DataFrame) -> list[pd.DataFrame]:

@@ -10,6 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
+import numpy as np
+
 from lib import tasks
 from lib.agent_configuration.action_space import Configuration
 from lib.agent_configuration.agent_models import AgentModel, answer_call
@@ -108,7 +110,8 @@ class Spent:
 
 class Team:
     """Agents for one question. prompts: what each agent is told besides its role, by agent; tiers: tokens of each
-    budget; key: seed of the episode."""
+    budget, or of each agent's budgets; key: seed of the episode; tells_rules: whether the rule of the lab's chains is
+    told, which look like sums and are none."""
 
     def __init__(
         self,
@@ -116,17 +119,20 @@ class Team:
         tools: Mapping[str, Tool],
         configuration: Configuration,
         prompts: Sequence[Sequence[str]],
-        tiers: Sequence[int],
+        tiers: Sequence[int] | Sequence[Sequence[int]],
         key: int,
+        tells_rules: bool = True,
     ) -> None:
         self.model = model
         self.configuration = configuration
         self.prompts = prompts
         self.key = key
+        self.tells_rules = tells_rules
         self.tools = [
             {name: tools[name] for name in configuration.tools(agent)} for agent in range(3)
         ]
-        self.limits = [tiers[configuration.tier(agent)] for agent in range(3)]
+        tiers_by_agent = np.broadcast_to(tiers, (3, 3))
+        self.limits = [int(tiers_by_agent[agent, configuration.tier(agent)]) for agent in range(3)]
         self.begun: list[Spent] = []
 
     @property
@@ -159,9 +165,18 @@ class Team:
         """Who says what a question needs."""
         return await self._call("router", THIRD, question, ())
 
-    async def divide(self, question: str, way: str) -> Note:
-        """Who divides the work. way: `SPLIT` or `PLAN`."""
-        return await self._call("router", THIRD, question, (), hint=way)
+    async def divide(self, question: str, division: str, agent: int = THIRD) -> Note:
+        """Divide the work.
+
+        Args:
+            question: The question.
+            division: `SPLIT` for parts that are done at once, `PLAN` for one after the other.
+            agent: The one that divides.
+
+        Returns:
+            Its note, whose answer is "first ... then ...".
+        """
+        return await self._call("router", agent, question, (), hint=division)
 
     async def work(
         self, question: str, part: str, *shown: AgentContext, agent: int, after: Note
@@ -240,7 +255,7 @@ class Team:
         if self.model.backend == "lab":
             hints = [hint] if hint else []
             return write_system_message(role, *hints, *atoms)
-        rules = tasks.describe_rules(question)
+        rules = tasks.describe_rules(question) if self.tells_rules else ""
         sentences = [RULES[hint or role], *([rules] if rules else []), *atoms, FORM]
         return {"role": "system", "content": " ".join(sentences)}
 

@@ -80,7 +80,8 @@ def asked(options: argparse.Namespace) -> tuple[list[explain.Reason], str, Confi
         folder = options.out or scratch
         context = replace(context, runs=folder, cassettes=folder)
         with experiment.opened_place(context, changed.configuration) as place:
-            policy = experiment.published(options.policy, place)
+            kind = experiment.guess_kind(place, item)
+            policy = experiment.published(options.policy, place, kind)
             states = torch.from_numpy(place.states([item]))
             (chosen,) = policy.decide(states).configurations
             costs = announce_questions(changed, 1, "one question")

@@ -2,8 +2,8 @@
 
 Diversity is computed from the texts: how unlike they are, how many of six strategies they cover, how well they fall
 into clusters. Of quality, specificity is how far an atom is from the base atoms; coherence and clarity are ratings
-that a model gives, and are left out where no model can give them. What an atom is worth to the agents is another
-thing, and the lesson measures it.
+that a model gives, and are left out where no model can give them. What an atom changes in the answers of the agents is
+measured by `atom_effects`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,18 +18,27 @@ from sklearn.metrics import silhouette_score
 from lib.agent_configuration.action_space import AGENTS
 from lib.config import ROOT, ParamsError, from_yaml
 
-VERSION = 1  # of the order of prompt atoms, and what each says to whom
+VERSION = 2  # of the order of prompt atoms, and what each says to whom
 LIBRARY = ROOT / "data/atoms/atoms.yaml"
 BASE = "base"
 STRATEGIES = ("decompose", "stepwise", "verify", "tools", "brevity", "extraction")
 
 
 class Atom(BaseModel):
-    """One instruction. name: "family/role/key"; role: whose prompt it may be in."""
+    """One instruction.
+
+    Attributes:
+        strategy: Which of the six kinds of appendix E it is.
+        hint: What a lab model reads; None for an instruction that lab models do not obey.
+        text: What any other model reads.
+        name: "family/role/key".
+        family: "base", or the kind of question that it was written for.
+        role: The agent whose prompt it may be in.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     strategy: Literal["decompose", "stepwise", "verify", "tools", "brevity", "extraction"]
-    hint: str = Field(min_length=1)
+    hint: str | None = Field(default=None, min_length=1)
     text: str = Field(min_length=1)
     name: str = ""
     family: str = ""
@@ -81,9 +90,30 @@ def roles(atoms: Sequence[Atom]) -> np.ndarray:
     return np.array([[atom.role == role for atom in atoms] for role in AGENTS])
 
 
+def select_atoms(atoms: Sequence[Atom], backend: str, kind: str = "") -> list[Atom]:
+    """Select the atoms that agents can be told.
+
+    Args:
+        atoms: The library.
+        backend: Of the agents; a lab model is offered only what it obeys.
+        kind: The kind of question; "" for all kinds. An atom that was written for another kind is left out.
+
+    Returns:
+        The atoms, in the order of the library.
+    """
+    selected = []
+    for atom in atoms:
+        is_obeyed = backend != "lab" or atom.hint is not None
+        fits_kind = kind in ("", atom.family) or atom.family == BASE
+        if is_obeyed and fits_kind:
+            selected.append(atom)
+    return selected
+
+
 def prompts(atoms: Sequence[Atom], backend: str) -> dict[str, str]:
     """What each atom says, by name: hints for lab models, sentences for others."""
-    return {atom.name: atom.hint if backend == "lab" else atom.text for atom in atoms}
+    selected = select_atoms(atoms, backend)
+    return {atom.name: atom.hint if backend == "lab" else atom.text for atom in selected}
 
 
 # Appendix E ----------------------------------------------------------------------------------------

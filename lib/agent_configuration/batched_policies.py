@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from lib.agent_configuration.policies import Parts, PromptPolicy, Value
-from lib.agent_configuration.policy_updates import Side
+from lib.agent_configuration.policy_updates import PolicyTrainer
 
-VERSION = 1  # of stacked policies and their updates
+VERSION = 2  # of stacked policies and their updates
 
 
 class Stacked(nn.Module):
@@ -105,6 +105,7 @@ class ManyParts(Parts):
             first.chained,
             first.masked,
             first.trunk[0].out_features,
+            first.masks,
         )
         many.trunk = _trunk([one.trunk for one in alone])
         many.heads = nn.ModuleList(
@@ -115,10 +116,10 @@ class ManyParts(Parts):
         )
         return many
 
-    def after(self, hidden: Tensor, part: int, drawn: Tensor) -> Tensor:
+    def after(self, hidden: Tensor, part: int, choice: Tensor) -> Tensor:
         if not self.chained or part == len(self.seen):
             return hidden
-        return hidden + nn.functional.pad(self.seen[part](hidden[:, 0].long(), drawn), (1, 0))
+        return hidden + nn.functional.pad(self.seen[part](hidden[:, 0].long(), choice), (1, 0))
 
 
 def _trunk(trunks: Sequence[nn.Sequential]) -> Stacked:
@@ -138,8 +139,8 @@ def prompts(alone: Sequence[PromptPolicy]) -> PromptPolicy:
     return many
 
 
-class ManySide(Side):
-    """`Side` of R trainings: one loss, gradients clipped for each training by itself."""
+class BatchedPolicyTrainer(PolicyTrainer):
+    """`PolicyTrainer` of R trainings: one loss, gradients clipped for each training by itself."""
 
     @classmethod
     def made(
@@ -150,7 +151,7 @@ class ManySide(Side):
         runs: int,
         hidden: int,
         valued: bool = True,
-    ) -> ManySide:
+    ) -> BatchedPolicyTrainer:
         value = None
         if valued:
             alone = [Value(inputs, hidden) for _ in range(runs)]

@@ -8,7 +8,7 @@ from lib.agent_configuration import action_space
 from lib.agent_configuration.action_space import AGENTS
 from lib.agent_configuration.agent_team import MOST_TOOLS
 from lib.agent_configuration.questions import KINDS
-from lib.agent_configuration.variants import ConfigurationVariant
+from lib.agent_configuration.variants import ConfigurationVariant, count_seeds
 from lib.agent_configuration.workflows import CALLS
 from lib.config import ConfigurationSettings, Params
 from lib.llm.cost_estimate import PlannedCalls, announce_costs, asks_endpoint
@@ -17,23 +17,28 @@ PROMPT_TOKENS = 400  # of an agent's role, tools and question, more than any has
 CHOICE_TOKENS = 2_000  # of what the prompted policy reads, examples included
 GREEDY_ROUNDS = 2  # through all dimensions
 NUM_PROMPTED = 2  # prompted policies: with examples and without
+NUM_PROMPT_BASELINES = 3  # GEPA, bootstrapping, the conversation
 
 
-def plan_agent_calls(params: Params, model: str, num_questions: int) -> PlannedCalls:
+def plan_agent_calls(
+    params: Params, model: str, num_questions: int, largest_tier: int | None = None
+) -> PlannedCalls:
     """What agents of one model ask for at the most.
 
     Args:
         params: All settings.
         model: Of the agents, a name of llm.models.
         num_questions: That they work on.
+        largest_tier: Tokens of the largest budget of any agent; None for that of the settings.
 
     Returns:
         The calls. Each call of an agent is several of its model: one more after every use of a tool, and together
         they write no more than the largest tier.
     """
     calls_per_question = max(most for _, most in CALLS.values())
-    backend = params.llm.models[model].backend
-    largest_tier = max(params.configuration.select_tiers(backend))
+    if largest_tier is None:
+        backend = params.llm.models[model].backend
+        largest_tier = max(params.configuration.select_tiers(backend))
     agent_calls = num_questions * calls_per_question
     turns = agent_calls * (MOST_TOOLS + 1)
     # An agent reads what the others left, and in every turn what it wrote before.
@@ -61,7 +66,7 @@ def announce_experiment(
     settings = params.configuration
     if not asks_endpoint(params.llm, (settings.model, settings.larger, settings.prompted)):
         return ""
-    questions, larger_questions = count_training_questions(settings, compared)
+    questions, larger_questions = count_training_questions(params, compared)
     planned_calls = [plan_agent_calls(params, settings.larger, larger_questions)]
     if not trainings_only:
         questions += count_searched_questions(settings, num_atoms)
@@ -75,17 +80,24 @@ def announce_experiment(
 
 
 def count_training_questions(
-    settings: ConfigurationSettings, compared: Sequence[ConfigurationVariant]
+    params: Params, compared: Sequence[ConfigurationVariant]
 ) -> tuple[int, int]:
     """Questions that agents work on in trainings and their tests: of the model, and of the larger one."""
-    tests = len(KINDS) * settings.test_items
+    settings = params.configuration
+    num_kinds = len(KINDS)
+    tests = num_kinds * settings.test_items
     questions = 0
     larger_questions = 0
     for variant in compared:
-        episodes = settings.alone_episodes if variant.only else settings.episodes
-        num_policies = 3 if variant.refined else 1  # as trained, after SFT, after DPO
-        questions += settings.seeds * (episodes + num_policies * tests)
-        if variant.tested_with_larger_model:
+        num_policies = 2 + variant.refined_by_dpo  # as trained, after SFT, after DPO
+        num_tests = num_policies * tests
+        if variant.tested_everywhere:
+            num_tests += (num_kinds - 1) * tests  # each of its policies on the other kinds
+        # Every choice may differ, and each is tried on all questions of its kind in two samples for the oracle.
+        num_tries = 2 * num_policies * tests * settings.test_items
+        per_seed = num_kinds * settings.episodes + num_tests + num_tries
+        questions += count_seeds(params, variant) * per_seed
+        if variant.tested_everywhere:
             larger_questions += settings.seeds * tests
     return questions, larger_questions
 
@@ -109,12 +121,23 @@ def announce_questions(params: Params, num_questions: int, task: str) -> str:
 
 
 def count_searched_questions(settings: ConfigurationSettings, num_atoms: int) -> int:
-    """Questions of the sampled set, the greedy climb, the prompted policies with their examples, random choices."""
-    tests = len(KINDS) * settings.test_items
-    training = len(KINDS) * settings.search_items
-    candidates = settings.grid + 1 + settings.sampled
-    sampled = candidates * (training + 2 * tests)  # on test questions twice
+    """Questions of everything that is not trained.
+
+    These are the declared set, the greedy searches, prompted policies with their examples, prompt optimizers, the
+    effects of atoms, and random choices.
+    """
+    num_kinds = len(KINDS)
+    tests = num_kinds * settings.test_items
+    training = num_kinds * settings.search_items
+    dev = num_kinds * settings.dev_items
+    everywhere = training + 2 * dev + 2 * tests  # dev and test questions in two samples
+    declared = (settings.grid + 1 + settings.sampled) * everywhere
     neighbours = sum(action_space.SIZES) + num_atoms + action_space.MAX_ATOMS * len(AGENTS)
-    climbed = (1 + GREEDY_ROUNDS * neighbours) * training + tests
-    prompted = NUM_PROMPTED * tests + len(KINDS) * settings.grid
-    return sampled + climbed + prompted + settings.seeds * tests
+    greedy = (1 + GREEDY_ROUNDS * neighbours) * training + num_kinds * everywhere
+    prompted = NUM_PROMPTED * tests + num_kinds * settings.grid
+    structures = len(action_space.WORKFLOWS) * training
+    # An optimizer may go over its episodes by one round of its questions.
+    episodes = num_kinds * (settings.episodes + 2 * settings.search_items)
+    optimized = structures + (NUM_PROMPT_BASELINES - 1) * episodes + NUM_PROMPT_BASELINES * tests
+    atom_effects = 2 * (1 + num_atoms) * dev
+    return declared + greedy + prompted + optimized + atom_effects + settings.seeds * tests

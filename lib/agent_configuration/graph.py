@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lib.agent_configuration.action_space import SUBSETS, TOOLS, WORKFLOWS, Configuration, repaired
-from lib.agent_configuration.agent_team import Team
+from lib.agent_configuration.agent_team import MOST_TOOLS, THIRD, Team
 from lib.agent_configuration.workflows import PROGRAMS
 from lib.llm.chat_model import Reply
 from lib.llm.event_loop import EventLoopThread
@@ -123,3 +123,15 @@ def _drawn(runs: Sequence[tuple[list[tuple[str, int]], list[set[int]]]]) -> Grap
         frozenset(edges),
         (min(counts), max(counts)),
     )
+
+
+def count_most_tool_calls() -> dict[str, int]:
+    """Count the most tool calls that one episode of each workflow can make, read off its graph."""
+    counts = {}
+    for workflow in PROGRAMS:
+        # A program that branches shows the calls of all its ways; routing makes one of its two reasoners' calls.
+        nodes = graph(workflow).nodes
+        callers_with_tools = [agent for _, agent in nodes if agent != THIRD]
+        num_calls = 1 if workflow == "routing" else len(callers_with_tools)
+        counts[workflow] = num_calls * MOST_TOOLS
+    return counts

@@ -1,17 +1,21 @@
 """The five kinds of questions that agents are configured for, standing in for the paper's five benchmarks.
 
-They are families of `lib.tasks` that the lab's agents were taught: training items for policies, dev items for
-searches, test items for tables, each split by the content of the question.
+They are families of `lib.tasks` that the lab's agents were trained on: training items for policies and searches, dev
+items for the gate, test items for tables, each split by the content of the question. A question whose facts no single
+source has (see `sources`) is left out.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import zip_longest
 
 from lib import tasks
+from lib.agent_configuration.sources import select_source
 from lib.language_models.training.team_traces import answer_in_words
 from lib.tasks import Item, TaskError
 
-VERSION = 1  # of the questions of each kind, and which answers are right
+VERSION = 2  # of the questions of each kind, and which answers are right
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,7 @@ KINDS = (
     Kind("mixed", "mixed", (1, 2, 3), "plain", "GAIA"),
 )
 NAMED = {kind.name: kind for kind in KINDS}
-_SPARE = 30  # draws per item wanted
+_SPARE = 30  # questions drawn per question asked for, since many come twice or have no source
 
 
 @cache
@@ -45,8 +49,25 @@ def questions(kind: str, split: str, n: int, seed: int = 0) -> tuple[Item, ...]:
     if kind not in NAMED:
         raise TaskError(f"there is no kind of question {kind!r}; there are {', '.join(NAMED)}")
     about = NAMED[kind]
-    drawn = tasks.draw_items(about.family, split, _SPARE * n, about.difficulties, about.skin, seed)
-    return tuple({item.prompt: item for item in drawn}.values())[:n]
+    items = tasks.draw_items(about.family, split, _SPARE * n, about.difficulties, about.skin, seed)
+    # By prompt, so that no question comes twice.
+    unique_items = {item.prompt: item for item in items if select_source(item) is not None}
+    return tuple(_alternate_sources(list(unique_items.values()))[:n])
+
+
+def _alternate_sources(items: Sequence[Item]) -> list[Item]:
+    """Put questions that only the documents answer and all others in turn, for as long as there are both.
+
+    Fewer relations are in the documents, so that without this most questions would want the same tool.
+    """
+    needs_documents = [item for item in items if select_source(item) == "search"]
+    others = [item for item in items if select_source(item) != "search"]
+    if not needs_documents:
+        return others
+    alternating = []
+    for pair in zip_longest(needs_documents, others):
+        alternating += [item for item in pair if item is not None]
+    return alternating
 
 
 def kind_of(item: Item) -> str:
@@ -60,8 +81,10 @@ def kind_of(item: Item) -> str:
 
 
 def solved(item: Item, text: str) -> bool:
-    """Whether a whole reply is right; of options their words count as much as their letter. Nothing is right where
-    nobody knows the answer."""
+    """Whether a whole reply is right; of options their words count as much as their letter.
+
+    Without a known answer no reply is right.
+    """
     return bool(item.reference) and any(
         tasks.is_correct(one, text) for one in (item, answer_in_words(item))
     )

@@ -1,82 +1,157 @@
-"""The study of lesson 07 as rows of a record: everybody on the same test questions, and what was sampled.
+"""The study of lesson 07 as rows of a results table: everybody on the same test questions.
 
-Styles of the record `configuration`: `exam`, everybody under the agents' own model; `larger`, ARC's choices under the
-larger one; `alone`, ARC trained on one kind of question; `sampled`, configurations that nobody chose, by
-workflow; `best`, of each workflow the one that was paid best on training questions. What
-is trained, and random choices, have one run per seed; what is searched or prompted has one.
+`split` tells kinds of rows apart:
+
+    test      a method on a test question: correct, reward, cost_usd, tokens_out, workflow, error ...
+              style is OWN (a policy on the kind that it learned from), OTHER (other kinds), LARGER (larger agents)
+    workflows the best configuration of each workflow (method), chosen on training questions, on test questions
+    gate      what choosing for each question gains on dev questions, before anything is trained
+    atoms     an episode with an atom (style) or without
+    train     mean reward and accuracy of an update (step), by kind
+
+Methods that are trained have a row per seed; what is searched or prompted has one.
 """
 
-from dataclasses import replace
+from __future__ import annotations
 
 import numpy as np
 import pandas as pd
 
 from lib import stats
-from lib.agent_configuration import agent_system, baselines
+from lib.agent_configuration import atom_effects, baselines
 from lib.agent_configuration.action_space import WORKFLOWS
 from lib.agent_configuration.experiment import AgentConfigurationResults
 from lib.agent_configuration.search import BASE
-from lib.agent_configuration.variants import ALONE, NAMED, TESTED, VARIANTS
+from lib.agent_configuration.search_jobs import GREEDY, GRID, SAMPLED
+from lib.agent_configuration.variants import DPO, NAMED, NO_SFT, UNTRAINED, label_method
 from lib.config import Params
-from lib.experiment import seeds
 from lib.llm import reply_shares
-from lib.stats.ranges import NONNEGATIVE, UNIT
 from lib.stats.verdicts import FAILS, HOLDS, UNDECIDED
 
-SYSTEM = "configuration"  # of the record
+SYSTEM = "configuration"  # of the results table
+# Values of `split`.
+TEST, BY_WORKFLOW, GATE, ATOMS, TRAIN = "test", "workflows", "gate", "atoms", "train"
+OWN, OTHER, LARGER = "own kind", "other kind", "larger agents"  # values of `style` of test rows
 PROMPTED = ("zero_shot", "few_shot")
-_ROLES = dict.fromkeys(
-    ("arc", "arc_no_sft", "arc_dpo", "grpo", *(variant.name for variant in ALONE)), "paper"
-)
-_ROLES |= dict.fromkeys(("bandit", "episodes", *PROMPTED), "router") | {"oracle": "oracle"}
+_CONSTANTS = ("base", "grid", "greedy", "random", "best_constant", "by_kind")
+_TRAIN_COLUMNS = ["correct", "reward", "cost_usd", "tokens_out"]
+_KEPT_COLUMNS = [
+    "method", "seed", "split", "style", "group", "item", "sample", "step", "correct", "reward", "cost_usd", "seconds",
+    "tokens_in", "tokens_out", "calls", "used", "allocated", "turns", "cut", "cut_by_model", "failures", "lost_calls",
+    "workflow", "atoms", "digest", "only", "error", "failed", "lost_choice", "key", "prompt",
+]  # fmt: skip
 
 
-def label(variant: str, params: Params) -> str:
-    """How a variant is called; a prompted policy that is a program is called a stand-in."""
-    name = TESTED[variant] if variant in TESTED else NAMED[variant].label
-    scripted = (
-        variant in PROMPTED
-        and params.llm.models[params.configuration.prompted].backend == "scripted"
+def label(method: str, params: Params) -> str:
+    """What tables call a method; one whose choices or texts a program makes is called scripted."""
+    name = label_method(method)
+    models = params.llm.models
+    is_scripted_choice = (
+        method in PROMPTED and models[params.configuration.prompted].backend == "scripted"
     )
-    return f"{name} (scripted stand-in)" if scripted else name
+    is_scripted_text = method == "gepa" and models[params.configuration.model].backend == "lab"
+    return f"{name} (scripted)" if is_scripted_choice or is_scripted_text else name
 
 
-def backend(params: Params) -> str:
+def describe_backend(params: Params) -> str:
     """Whose decisions the lesson's metrics rest on."""
-    return params.llm.describe_backend([params.configuration.model, params.configuration.larger])
+    settings = params.configuration
+    return params.llm.describe_backend([settings.model, settings.larger])
 
 
-def stand_in(params: Params) -> str:
-    """For captions: that the agents are scripted, empty where they are models."""
-    return " (agents: scripted stand-in)" if backend(params) == "scripted" else ""
+def make_rows(results: AgentConfigurationResults, params: Params) -> pd.DataFrame:
+    """Make the rows of the results table, see the head of this module.
 
+    Args:
+        results: What `experiment.run` returned.
+        params: The settings.
 
-def rows(results: AgentConfigurationResults, params: Params) -> pd.DataFrame:
-    """All rows of the results table, see `results_table.write_results`; own columns: those of `agent_system.table`,
-    mille (dollars per 1,000 questions) and error."""
-    tests, larger = results.tests, params.configuration.larger
-    parts = {
-        "exam": everybody(results, params),
-        "alone": tests[tests["method"].isin([variant.name for variant in ALONE])],
-        "larger": tests[(tests["method"] == "arc") & (tests["model"] == larger)],
-        "sampled": sampled(results),
-        "best": best_of_each(results),
-    }
-    every = pd.concat(
-        [part.assign(style=style) for style, part in parts.items()], ignore_index=True
+    Returns:
+        Rows for `results_table.make_results`; `method` holds names, not labels.
+    """
+    tests = make_test_rows(results, params)
+    gate = baselines.make_gate_rows(results.tried).assign(split=GATE, style="", seed=0)
+    atoms = results.atoms.rename(columns={"atom": "style"}).assign(
+        split=ATOMS, method=ATOMS, seed=0
     )
-    arms = {
-        variant: variant if variant in WORKFLOWS else label(variant, params)
-        for variant in every["method"].unique()
+    tables = [tests, make_workflow_rows(results.tried), gate, atoms]
+    if len(results.rollouts):
+        tables.append(make_training_rows(results.rollouts))
+    rows = pd.concat(tables, ignore_index=True)
+    if "item" not in rows:
+        rows["item"] = ""
+    question = rows["group"].astype(str) + "/" + rows["prompt"].astype(str)
+    rows["item"] = rows["item"].where(rows["item"].notna() & (rows["item"] != ""), question)
+    words = ("style", "only", "error", "workflow", "atoms", "digest", "key", "prompt")
+    for name in words:
+        rows[name] = rows[name].fillna("") if name in rows else ""
+    rows["step"] = rows["step"].fillna(-1).astype(int) if "step" in rows else -1
+    for name in ("seed", "sample", "calls", "failures", "tokens_in", "tokens_out"):
+        rows[name] = rows[name].fillna(0).astype(int)
+    kept = [name for name in _KEPT_COLUMNS if name in rows]
+    return rows[kept].assign(role=rows["method"].map(find_role), backend=describe_backend(params))
+
+
+def find_role(method: str) -> str:
+    """The role of a method in figures."""
+    if method == "oracle":
+        return "oracle"
+    if method in _CONSTANTS or method not in {*UNTRAINED, *NAMED}:
+        is_trained = method.removesuffix(NO_SFT).removesuffix(DPO) in NAMED
+        return "paper" if is_trained else "constant"
+    return "paper" if method.startswith("arc") else "router"
+
+
+def make_test_rows(results: AgentConfigurationResults, params: Params) -> pd.DataFrame:
+    """Test rows of every method, of the constants that are chosen on training questions, and of the oracle."""
+    settings = params.configuration
+    tried, tests = results.tried, results.tests
+    only = tests["only"].fillna("") if "only" in tests else pd.Series("", index=tests.index)
+    is_own = (only == "") | (only == tests["group"])
+    style = np.where(tests["model"] != settings.model, LARGER, np.where(is_own, OWN, OTHER))
+    tests = tests.assign(style=style, only=only)
+
+    declared = tried[tried["set"].isin([GRID, SAMPLED, GREEDY])]
+    is_base = (tried["digest"] == BASE.digest) & (tried["set"] == SAMPLED)
+    constants = {
+        "base": tried[is_base & (tried["split"] == "test")],
+        "grid": baselines.select_constant_per_kind(declared, GRID),
+        "greedy": baselines.select_constant_per_kind(declared, GREEDY),
+        "best_constant": baselines.select_constant(declared),
+        "by_kind": baselines.select_constant_per_kind(declared),
     }
-    return every.assign(
-        method=every["method"].map(arms),
-        role=every["method"].map(_ROLES).fillna("constant"),
-        split="test",
-        item=every["group"].astype(str) + "/" + every["prompt"].astype(str),
-        mille=1e3 * every["cost_usd"],
-        backend=backend(params),
-        error=every["error"].fillna(""),
+    named = [rows.assign(method=name, style=OWN) for name, rows in constants.items()]
+    everybody = pd.concat([tests, *named], ignore_index=True)
+
+    # The oracle takes, afterwards, the best of all that was tried or chosen on the first sample.
+    first_sample = tried[tried["split"] == "test"]
+    own_rows = everybody[everybody["style"] == OWN]
+    oracle = baselines.select_oracle(first_sample, own_rows[own_rows["reward"].notna()])
+    oracle = oracle.assign(method="oracle", style=OWN, seed=0)
+    rows = pd.concat([everybody, oracle], ignore_index=True)
+    return rows.assign(split=TEST, seed=rows["seed"].fillna(0).astype(int))
+
+
+def make_workflow_rows(tried: pd.DataFrame) -> pd.DataFrame:
+    """Test rows, for each workflow, of its configuration with the best mean reward on training questions."""
+    declared = tried[tried["set"].isin([GRID, SAMPLED])]
+    tables = [
+        baselines.select_constant(of_workflow)
+        for _, of_workflow in declared.groupby("workflow", sort=False)
+    ]
+    rows = pd.concat(tables, ignore_index=True)
+    return rows.assign(method=rows["workflow"], split=BY_WORKFLOW, style="", seed=0)
+
+
+def make_training_rows(rollouts: pd.DataFrame) -> pd.DataFrame:
+    """Means over the episodes of each update and kind, and how many episodes were played."""
+    key = ["method", "seed", "only", "step"]
+    grouped = rollouts.groupby(key, sort=False)
+    means = grouped[_TRAIN_COLUMNS].mean().reset_index()
+    means["calls"] = grouped.size().to_numpy()
+    means["tokens_out"] = means["tokens_out"].round().astype(int)
+    return means.assign(
+        split=TRAIN, style="", group=means["only"], item=means["step"].astype(str), prompt=""
     )
 
 
@@ -94,20 +169,20 @@ def count_replies(rows: pd.DataFrame, params: Params) -> pd.DataFrame:
         See `lib.llm.reply_shares.count_replies`; keys are method and style.
     """
     settings, models = params.configuration, params.llm.models
+    rows = rows[rows["split"] == TEST]
     lost_turns = _read_count(rows, "lost_calls")
-    agents = np.where(rows["style"] == "larger", settings.larger, settings.model)
+    agents = np.where(rows["style"] == LARGER, settings.larger, settings.model)
     turns = rows[["method", "style"]].assign(
         model=agents,
         backend=[models[name].backend for name in agents],
-        calls=rows["turns"],
+        calls=_read_count(rows, "turns"),
         failed=lost_turns,
         truncated=_read_count(rows, "cut_by_model"),
-        unusable=rows["failures"] - lost_turns,
+        unusable=_read_count(rows, "failures") - lost_turns,
     )
 
     # A prompted policy is asked once for each question; `failed` says where a fallback stands in for its choice.
-    labels = [label(variant, params) for variant in PROMPTED]
-    prompted = rows[rows["method"].isin(labels) & (rows["style"] == "exam")]
+    prompted = rows[rows["method"].isin(PROMPTED) & (rows["style"] == OWN)]
     choices = pd.DataFrame(
         {
             "method": prompted["method"],
@@ -124,200 +199,105 @@ def count_replies(rows: pd.DataFrame, params: Params) -> pd.DataFrame:
 
 
 def _read_count(rows: pd.DataFrame, column: str) -> pd.Series:
-    """A column of counts; 0 where earlier runs did not count it, and for methods that have nothing to count."""
+    """A column of counts; 0 for methods that have nothing to count."""
     if column not in rows:
         return pd.Series(0, index=rows.index)
     return rows[column].fillna(0).astype(int)
 
 
-def drop_lost_questions(
-    results: AgentConfigurationResults, rows: pd.DataFrame
-) -> tuple[AgentConfigurationResults, pd.DataFrame]:
-    """Leave out questions of which the infrastructure lost an answer, so that everybody answers the same ones.
+def drop_lost_questions(rows: pd.DataFrame) -> pd.DataFrame:
+    """Leave out test questions of which the infrastructure lost an answer, so that everybody answers the same ones.
 
-    A provider's filter loses the same question in every run. To be called after `count_replies`, which counts them.
+    To be called after `count_replies`, which counts them.
+    """
+    is_test = rows["split"] == TEST
+    lost = set(rows.loc[is_test & rows["reward"].isna(), "item"])
+    return rows[~(is_test & rows["item"].isin(lost))].reset_index(drop=True)
+
+
+def list_idle_atoms(rows: pd.DataFrame) -> list[str]:
+    """Atoms that change no episode, from the rows of the split ATOMS."""
+    atoms = rows[rows["split"] == ATOMS].rename(columns={"style": "atom", "atoms": "_"})
+    return atom_effects.list_idle_atoms(atoms)
+
+
+# What workflows are worth (ARC, Figure 12) ----------------------------------------------------------
+
+
+def compare_workflows(rows: pd.DataFrame) -> pd.DataFrame:
+    """How far the best workflow of each kind of question is ahead of each other one, in accuracy.
+
+    The best is picked by the numbers that are shown, so every lead has its interval.
 
     Args:
-        results: What the study left.
-        rows: The results table.
+        rows: Rows of the split BY_WORKFLOW.
 
     Returns:
-        Both without questions that have no reward (nan) in one of their tables.
+        Estimates indexed by group (the kind), best and other.
     """
-    searched, tests, scored_rows = agent_system.drop_lost_questions(
-        results.searched, results.tests, rows
-    )
-    return replace(results, searched=searched, tests=tests), scored_rows
+    leads = {}
+    for kind, of_kind in rows.groupby("group", sort=False):
+        means = of_kind.groupby("method")["correct"].mean().round(12)
+        in_order = means.reindex([name for name in WORKFLOWS if name in means.index])
+        best = in_order.idxmax()
+        for other in in_order.sort_values(ascending=False, kind="stable").index[1:]:
+            pair = {"method": best}, {"method": other}
+            leads[kind, best, other] = stats.paired_difference(of_kind, "correct", *pair).iloc[0]
+    return pd.DataFrame(leads).T.rename_axis(["group", "best", "other"])
 
 
-def everybody(results: AgentConfigurationResults, params: Params) -> pd.DataFrame:
-    """Test rows of all of `variants.TESTED` under the agents' model, with variant and seed. The best constant, and the
-    best of each kind, are chosen on training questions; the oracle takes, afterwards, the best of all that anybody
-    tried."""
-    tried, tests = (
-        results.searched,
-        results.tests[results.tests["model"] == params.configuration.model],
-    )
-    base = (
-        (tried["digest"] == BASE.digest) & (tried["set"] == "sampled") & (tried["split"] == "test")
-    )
-    climbed = tests[tests["method"] == "greedy"]
-    found = {
-        variant: part for variant, part in tests.groupby("method", sort=False) if variant in TESTED
-    }
-    found |= {
-        "base": tried[base],
-        "grid": baselines.constant(tried, "grid"),
-        "by_kind": baselines.by_kind(tried),
-        "best_constant": baselines.best_constant(
-            tried, climbed, float(results.greedy["reward"].iloc[-1])
-        ),
-    }
-    found["oracle"] = baselines.oracle(tried[tried["split"] == "test"], *found.values()).assign(
-        seed=0
-    )
-    parts = [found[variant].assign(method=variant) for variant in TESTED if variant in found]
-    every = pd.concat(parts, ignore_index=True)
-    return every.assign(seed=every["seed"].fillna(0).astype(int))
-
-
-def sampled(results: AgentConfigurationResults, split: str = "test") -> pd.DataFrame:
-    """Rows of configurations that were sampled without learning: variant is the workflow, seed the configuration."""
-    tried = results.searched
-    tried = tried[(tried["set"] == "sampled") & (tried["split"] == split)]
-    return tried.assign(method=tried["workflow"], seed=tried["number"])
-
-
-def best_of_each(results: AgentConfigurationResults) -> pd.DataFrame:
-    """Test rows, by workflow, of its configuration that was paid best on training questions."""
-    found = [
-        baselines.constant(part) for _, part in results.searched.groupby("workflow", sort=False)
-    ]
-    every = pd.concat(found, ignore_index=True)
-    return every.assign(method=every["workflow"], seed=0)
-
-
-def episodes(results: AgentConfigurationResults) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Training episodes of what was trained on all kinds, and what every update left: with variant (its label), and how
-    many episodes were played until then. Updates of group-relative training are larger, hence fewer."""
-    labels = {variant.name: variant.label for variant in VARIANTS}
-    key = ["method", "seed", "step"]
-    played, learned = (
-        part[part["method"].isin(list(labels))] for part in (results.rollouts, results.learning)
-    )
-    until = played.groupby(key).size().groupby(level=key[:2]).cumsum().rename("episodes")
-    return tuple(part.join(until, on=key).replace({"method": labels}) for part in (played, learned))
-
-
-# What workflows are worth ---------------------------------------------------------------------------
-
-
-def leads(found: pd.DataFrame) -> pd.DataFrame:
-    """How far the best workflow of each kind of question (highest mean) is ahead of each other one, in accuracy, by
-    group (the kind), best and other. found: rows of the record with one configuration a workflow. Best is picked by the
-    numbers that are shown, so a lead is told with its interval, and leads are not corrected for how many are looked
-    at."""
-    out = {}
-    for kind, part in found.groupby("group", sort=False):
-        means = (
-            part.groupby("method")["correct"]
-            .mean()
-            .round(12)
-            .reindex([w for w in WORKFLOWS if w in set(part["method"])])
-        )
-        for other in means.sort_values(ascending=False, kind="stable").index[1:]:
-            pair = {"method": means.idxmax()}, {"method": other}
-            difference = stats.paired_difference(part, "correct", *pair)
-            out[kind, means.idxmax(), other] = difference.iloc[0]
-    return pd.DataFrame(out).T.rename_axis(["group", "best", "other"])
-
-
-def none_wins_everywhere(found: pd.DataFrame) -> str:
+def none_wins_everywhere(leads: pd.DataFrame) -> str:
     """The verdict on the paper's claim that no workflow is best everywhere.
 
     Args:
-        found: `leads`, each of a winner that was picked on the same questions.
+        leads: What `compare_workflows` returned.
 
     Returns:
         "holds" where every workflow is significantly behind another one on some kind, with all leads tested at once
         (Holm); "does not hold" where one workflow has the highest mean on all kinds, alone; otherwise "undecided".
     """
-    best, other = (set(found.index.get_level_values(level)) for level in ("best", "other"))
-    if len(best) == 1 and (found["value"] > 0).all():
+    best, other = (set(leads.index.get_level_values(level)) for level in ("best", "other"))
+    if len(best) == 1 and (leads["value"] > 0).all():
         return FAILS
-    is_behind = stats.holm(found) & (found["ci_low"] > 0)
-    beaten = set(found.index[is_behind].get_level_values("other"))
+    is_behind = stats.holm(leads) & (leads["ci_low"] > 0)
+    beaten = set(leads.index[is_behind].get_level_values("other"))
     return UNDECIDED if (best | other) - beaten else HOLDS
 
 
 # How choices adapt (ARC, table 2) -------------------------------------------------------------------
 
 
-def unique(choices: np.ndarray) -> float:
-    """How many workflows there are; choices: (n, 2) of numbers of workflow and kind, here and below."""
-    return float(len(np.unique(choices[:, 0])))
+def count_unique(workflows: np.ndarray) -> float:
+    """How many workflows are chosen, of (n,)."""
+    return float(len(np.unique(workflows)))
 
 
-def entropy(choices: np.ndarray) -> float:
-    """Of the workflows' shares, in bits."""
-    shares = np.unique(choices[:, 0], return_counts=True)[1] / len(choices)
+def compute_entropy(workflows: np.ndarray) -> float:
+    """Entropy of the workflows' shares, in bits."""
+    shares = np.unique(workflows, return_counts=True)[1] / len(workflows)
     return float(-(shares * np.log2(shares)).sum())
 
 
-def gini(choices: np.ndarray) -> float:
-    """Gini coefficient of the shares of those used: 0 where all are used alike."""
-    shares = np.sort(np.unique(choices[:, 0], return_counts=True)[1] / len(choices))
+def compute_gini(workflows: np.ndarray) -> float:
+    """Gini coefficient of the shares of the workflows in use: 0 where all are used alike."""
+    shares = np.sort(np.unique(workflows, return_counts=True)[1] / len(workflows))
     n = len(shares)
     return float((2 * np.arange(1, n + 1) - n - 1) @ shares / n)
 
 
-def told(choices: np.ndarray) -> float:
-    """Bits that the kind of question tells of the workflow: entropy over all less mean entropy within a kind. Diversity
-    alone is no merit, random choices have most of it; this is what adapts."""
-    inside = [
-        (choices[:, 1] == kind).mean() * entropy(choices[choices[:, 1] == kind])
-        for kind in set(choices[:, 1])
-    ]
-    return max(0.0, entropy(choices) - sum(inside))
-
-
-def by_chance(found: pd.DataFrame, deals: int = 50) -> pd.Series:
-    """What `told` would be, by variant, if kinds had nothing to do with choices: kinds dealt out anew, over seeds."""
-    out = {}
-    for variant, part in found.groupby("method", sort=False):
-        rng = seeds.rng("configuration", "by chance", variant)
-        runs = [run[["choice", "group"]].to_numpy(float) for _, run in part.groupby("seed")]
-        shuffled = [
-            np.column_stack([run[:, 0], rng.permutation(run[:, 1])])
-            for run in runs
-            for _ in range(deals)
-        ]
-        out[variant] = float(np.mean([told(each) for each in shuffled]))
-    return pd.Series(out, name="by chance")
-
-
-def adapts(found: pd.DataFrame) -> pd.DataFrame:
-    """Table 2 of ARC by variant, intervals over seeds: workflows, entropy, Gini, what the kind tells, and that by
-    chance. found: exam rows of the record."""
-    numbered = found.assign(
-        choice=pd.factorize(found["workflow"])[0], group=pd.factorize(found["group"])[0]
-    )
-    columns = {
-        "workflows": unique,
-        "entropy, bits": entropy,
-        "Gini": gini,
-        "told by the kind, bits": told,
-    }
-    parts = {
-        name: stats.statistic(
-            numbered, ["choice", "group"], each, "method", UNIT if name == "Gini" else NONNEGATIVE
+def measure_adaptation(rows: pd.DataFrame) -> pd.DataFrame:
+    """Table 2 of ARC: workflows, entropy and Gini of the choices of each method and seed."""
+    tests = rows[(rows["split"] == TEST) & (rows["style"] == OWN)]
+    measured = []
+    for (method, seed), of_run in tests.groupby(["method", "seed"], sort=False):
+        workflows = of_run["workflow"].to_numpy()
+        measured.append(
+            {
+                "method": method,
+                "seed": seed,
+                "workflows": count_unique(workflows),
+                "entropy": compute_entropy(workflows),
+                "gini": compute_gini(workflows),
+            }
         )
-        for name, each in columns.items()
-    }
-    for part in (
-        parts.values()
-    ):  # who has one run has no interval: resampled questions have fewer workflows
-        part.loc[part["num_runs"] == 1, ["ci_low", "ci_high"]] = np.nan
-    return pd.DataFrame({name: stats.intervals(part) for name, part in parts.items()}).join(
-        by_chance(numbered)
-    )
+    return pd.DataFrame(measured)

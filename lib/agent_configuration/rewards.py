@@ -1,4 +1,4 @@
-"""What a configuration is paid (ARC, eq. 3 and 4).
+"""The reward of a configuration (ARC, eq. 3 and 4).
 
     R = alpha 1[correct] - beta_s n_steps - beta_t n_tokens / T_max + eta R_tool
 
@@ -10,11 +10,13 @@ Steps are calls of agents, tokens what agents wrote: that is what budgets bound.
 under the largest budgets (decisions: the paper leaves both open).
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 VERSION = 1  # of rewards
+NUM_AGENTS = 3
 
 
 @dataclass(frozen=True)
@@ -33,9 +35,20 @@ class Weights:
 def tool_shaping(
     correct: np.ndarray, used: np.ndarray, allocated: np.ndarray, weights: Weights
 ) -> np.ndarray:
-    """R_tool of eq. 4, (n,). correct: bool or 0/1; used, allocated: numbers of tools, (n,) each."""
-    paid = weights.delta_1 * np.asarray(used) + weights.delta_2 * np.asarray(correct)
-    return np.where(np.asarray(used) > 0, paid, -weights.delta_3 * np.asarray(allocated))
+    """Compute R_tool of eq. 4.
+
+    Args:
+        correct: (n,) bool, or 0 and 1.
+        used: (n,) calls of tools.
+        allocated: (n,) tools allocated to agents that the workflow has.
+        weights: The coefficients.
+
+    Returns:
+        (n,) rewards for tools.
+    """
+    reward_if_used = weights.delta_1 * np.asarray(used) + weights.delta_2 * np.asarray(correct)
+    penalty_if_idle = -weights.delta_3 * np.asarray(allocated)
+    return np.where(np.asarray(used) > 0, reward_if_used, penalty_if_idle)
 
 
 def reward(
@@ -47,7 +60,20 @@ def reward(
     most: float,
     weights: Weights,
 ) -> np.ndarray:
-    """R of eq. 3, (n,). steps: calls of agents; tokens: written by agents; most: T_max; the rest as above."""
+    """Compute R of eq. 3.
+
+    Args:
+        correct: (n,) bool, or 0 and 1.
+        steps: (n,) calls of agents.
+        tokens: (n,) tokens that agents wrote.
+        used: (n,) calls of tools.
+        allocated: (n,) tools allocated to agents that the workflow has.
+        most: T_max.
+        weights: The coefficients.
+
+    Returns:
+        (n,) rewards.
+    """
     return (
         weights.alpha * np.asarray(correct)  # task success
         - weights.beta_s * np.asarray(steps)  # latency
@@ -59,3 +85,60 @@ def reward(
 def utility(correct: np.ndarray, cost: np.ndarray, weight: float) -> np.ndarray:
     """U(q, c) = 1[correct] - lambda C_cost(c), (n,) (ARC, eq. 1). weight: lambda, per unit of cost."""
     return np.asarray(correct) - weight * np.asarray(cost)
+
+
+@dataclass(frozen=True)
+class RewardFacts:
+    """What follows from eq. 3 and 4, whatever a policy learns.
+
+    Attributes:
+        right_without_tools: Reward of a right answer in one call that uses no tool.
+        right_with_idle_tools: The same where every tool was allocated and none was used.
+        wrong_with_most_tool_calls: Reward of a wrong answer after as many tool calls as a workflow can make.
+        tool_calls_to_outweigh: The fewest tool calls, in one call of an agent, with which a wrong answer earns more
+            than the right one without tools.
+        most_tool_calls: As many as a workflow can make.
+        largest_token_share: The most that n_tokens / T_max can be; above 1 where a workflow makes more than three
+            calls.
+    """
+
+    right_without_tools: float
+    right_with_idle_tools: float
+    wrong_with_most_tool_calls: float
+    tool_calls_to_outweigh: int
+    most_tool_calls: int
+    largest_token_share: float
+
+
+def derive_reward_facts(
+    weights: Weights, num_tools: int, most_steps: int, most_tool_calls: int
+) -> RewardFacts:
+    """Work out what eq. 3 and 4 reward at their ends.
+
+    Args:
+        weights: The coefficients.
+        num_tools: Tools that can be allocated to one agent.
+        most_steps: The most calls of agents in one episode.
+        most_tool_calls: The most tool calls in one episode.
+
+    Returns:
+        The facts. Tokens are left out of the rewards: they cost beta_t at most a few times.
+    """
+
+    def compute(correct: float, steps: int, used: int, allocated: int) -> float:
+        return float(reward(correct, steps, 0, used, allocated, 1.0, weights))
+
+    right = compute(1, 1, 0, 0)
+    # Each tool call adds eta * delta_1 to a wrong answer: R_wrong(n) = R_wrong(0) + eta delta_1 n > R_right.
+    bonus_per_call = weights.eta * weights.delta_1
+    difference = right - compute(0, 1, 0, 0)
+    calls_to_outweigh = math.floor(difference / bonus_per_call) + 1 if bonus_per_call else -1
+    return RewardFacts(
+        right_without_tools=right,
+        right_with_idle_tools=compute(1, 1, 0, num_tools),
+        wrong_with_most_tool_calls=compute(0, most_steps, most_tool_calls, num_tools),
+        tool_calls_to_outweigh=calls_to_outweigh,
+        most_tool_calls=most_tool_calls,
+        largest_token_share=most_steps
+        / NUM_AGENTS,  # T_max is what three agents may write in one call each
+    )

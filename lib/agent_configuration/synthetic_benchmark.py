@@ -30,16 +30,17 @@ from lib.agent_configuration import (
     rewards,
 )
 from lib.agent_configuration.action_space import AGENTS, SUBSETS, TOOLS, WORKFLOWS
-from lib.agent_configuration.batched_policies import ManyParts, ManySide
+from lib.agent_configuration.batched_policies import BatchedPolicyTrainer, ManyParts
 from lib.agent_configuration.batched_policies import prompts as stacked_prompts
 from lib.agent_configuration.policies import PromptPolicy
 from lib.agent_configuration.policy_updates import EpisodeBatch, Rules
 from lib.agent_configuration.questions import KINDS
+from lib.agent_configuration.variants import AUTOREGRESSIVE, BANDIT, HIERARCHY, MDP
 from lib.config import ROOT, ConfigurationGlassSettings, ConfigurationSettings
 from lib.experiment import artifacts, results_table, seeds, sweep
 from lib.rl import losses
 
-VERSION = 1  # of the worlds, and how policies do in them
+VERSION = 2  # of the worlds, and how policies do in them
 SYSTEM = "configuration_glass"  # of the record
 RUNS = ROOT / "data/runs/configuration_glass"
 ATOMS = 3  # of each agent; as many as it may be told, so that the best set is every atom that helps
@@ -51,7 +52,7 @@ CALLS = np.array(  # of each agent, (workflows, 3): the least of `workflows.CALL
         [0.5, 0.5, 2],
         [1, 1, 2],
         [3, 0, 1],
-        [0, 2, 2],
+        [1, 2, 1],
         [2, 1, 1],
         [1, 2, 1],
     ]
@@ -68,10 +69,17 @@ ROLES = np.kron(
 
 @dataclass(frozen=True)
 class SyntheticConfigurationVariant:
-    """One way to train. kind: hierarchy, bandit or episodes, as in the lesson; gamma: instead of the lesson's."""
+    """One way to train.
+
+    Attributes:
+        name: In tables.
+        kind: Of `variants.POLICY_KINDS`.
+        masked: Whether choices that the workflow lacks are excluded.
+        gamma: The discount; None for that of the settings.
+    """
 
     name: str
-    kind: str = "hierarchy"
+    kind: str = HIERARCHY
     masked: bool = True
     gamma: float | None = None
 
@@ -84,8 +92,9 @@ VARIANTS = (
     ARC,
     UNDISCOUNTED,
     SyntheticConfigurationVariant("ARC without masks", masked=False),
-    SyntheticConfigurationVariant("RL bandit", kind="bandit"),
-    SyntheticConfigurationVariant("RL episodes", kind="episodes"),
+    SyntheticConfigurationVariant("flat bandit", kind=BANDIT),
+    SyntheticConfigurationVariant("flat autoregressive", kind=AUTOREGRESSIVE),
+    SyntheticConfigurationVariant("flat MDP", kind=MDP),
 )
 NAMED = {
     variant.name.replace(",", "").replace(" ", "-").lower(): variant for variant in VARIANTS
@@ -316,11 +325,10 @@ class TrainedPolicies:
         else:
             told = _flat_atoms(drawn.actions.numpy()[:, 6:])
         empty = torch.zeros(len(states))
-        return (
-            _repaired(structures),
-            told,
-            EpisodeBatch(states, drawn.actions, drawn.logp, steps, empty, empty),
+        batch = EpisodeBatch(
+            states, drawn.actions, drawn.logp, steps, empty, empty, part_logp=drawn.part_logp
         )
+        return _repaired(structures), told, batch
 
 
 def _repaired(structures: np.ndarray) -> np.ndarray:
@@ -349,14 +357,14 @@ def untrained(
             torch.manual_seed(
                 int(seeds.key("configuration", "weights", seed=run % settings.seeds) >> 1)
             )
-            if variant.kind == "hierarchy":
+            if variant.kind == HIERARCHY:
                 structures.append(
                     policies.structure_policy(inputs, variant.masked, settings.hidden)
                 )
                 prompts.append(PromptPolicy(inputs, ROLES, settings.hidden))
             else:
-                flat = {"bandit": policies.bandit, "episodes": policies.stepwise}[variant.kind]
-                structures.append(flat(inputs, ROLES.shape[1], settings.hidden))
+                make_policy = policies.bandit if variant.kind == BANDIT else policies.autoregressive
+                structures.append(make_policy(inputs, ROLES, settings.hidden))
     return TrainedPolicies(
         ManyParts.of(structures), stacked_prompts(prompts) if prompts else None, []
     )
@@ -379,17 +387,28 @@ def trained(
     settings, runs = worlds.settings, len(worlds)
     box, ppo = settings.glass, settings.ppo
     found = untrained(variant, runs, box)
+    inputs = len(KINDS)
+    if variant.kind == MDP:
+        inputs = policy_updates.count_step_inputs(inputs, found.structure.sizes)
     with torch.random.fork_rng():
         torch.manual_seed(int(seeds.key("configuration", "values") >> 1))
-        sides = [
-            ManySide.made(policy, inputs, rate, runs, box.hidden)
-            for policy, inputs, rate in (
-                (found.structure, len(KINDS), box.structure_rate),
-                *([(found.prompt, found.prompt.inputs, box.prompt_rate)] if found.prompt else []),
+        structure_trainer = BatchedPolicyTrainer.made(
+            found.structure, inputs, box.structure_rate, runs, box.hidden
+        )
+        prompt_trainer = None
+        if found.prompt is not None:
+            prompt_trainer = BatchedPolicyTrainer.made(
+                found.prompt, found.prompt.inputs, box.prompt_rate, runs, box.hidden
             )
-        ]
-    gamma = ppo.gamma if variant.gamma is None else variant.gamma
-    rules = Rules(ppo.clip, gamma, ppo.entropy, ppo.value, ppo.max_grad_norm, ppo.epochs)
+    rules = Rules(
+        clip=ppo.clip,
+        gamma=ppo.gamma if variant.gamma is None else variant.gamma,
+        entropy=ppo.entropy,
+        value=ppo.value,
+        max_grad_norm=ppo.max_grad_norm,
+        epochs=ppo.epochs,
+        stepwise=variant.kind == MDP,
+    )
     run = np.repeat(np.arange(runs), box.batch)
     after(0, found)
     for update in range(episodes // box.batch):
@@ -408,7 +427,7 @@ def trained(
         batch = replace(
             batch, rewards=paid, groups=torch.from_numpy(kind), runs=torch.from_numpy(run)
         )
-        policy_updates.update(sides[0], sides[1] if found.prompt else None, batch, rules)
+        policy_updates.update(structure_trainer, prompt_trainer, batch, rules)
         found.buffer.append((batch, correct))
         after((update + 1) * box.batch, found)
     return found
@@ -451,7 +470,9 @@ def imitated(
     for module, held in zip((twin.structure, twin.prompt), arrays, strict=True):
         module.load_state_dict(held)
     rows = np.flatnonzero(chosen)
-    side = ManySide.made(twin.structure, len(KINDS), box.sft_rate, runs, box.hidden, valued=False)
+    side = BatchedPolicyTrainer.made(
+        twin.structure, len(KINDS), box.sft_rate, runs, box.hidden, valued=False
+    )
     _epochs(
         side,
         whole.runs.numpy()[rows],
@@ -459,7 +480,7 @@ def imitated(
         lambda at: (whole.states[rows[at]], whole.structures[rows[at]]),
     )
     steps = whole.steps.rows(torch.from_numpy(chosen)[whole.steps.episode])
-    side = ManySide.made(
+    side = BatchedPolicyTrainer.made(
         twin.prompt, twin.prompt.inputs, box.sft_prompt_rate, runs, box.hidden, valued=False
     )
     whose = whole.runs[steps.episode].numpy()
@@ -468,7 +489,7 @@ def imitated(
 
 
 def _epochs(
-    side: ManySide, whose: np.ndarray, settings: ConfigurationSettings, judged: Callable
+    side: BatchedPolicyTrainer, whose: np.ndarray, settings: ConfigurationSettings, judged: Callable
 ) -> None:
     """Every training goes through its own rows in an order by lot; their batches are put together."""
     box, sft = settings.glass, settings.sft

@@ -1,8 +1,9 @@
-"""A policy of ARC, or one of its flat rivals, on its way: questions in, configurations out, rewards back.
+"""A policy of ARC, or a flat one, in training: questions in, configurations out, rewards back.
 
-`ConfigurationPolicy` is what chooses; `ConfigurationTraining` plays batches of questions on the agent system and
-learns from their rewards; `refine` and `prefer_better` are the two refinements, SFT on the elite and DPO on pairs, both
-from the buffer alone, without another call to an agent.
+`ConfigurationPolicy` chooses; `ConfigurationTraining` has batches of questions played by the agent system and learns
+from the rewards; `train_side_by_side` plays the batches of several trainings at once, so that the agents' model always
+has many sequences to go on with; `refine` and `prefer_better` are the two refinements, SFT on the elite and DPO on
+pairs, both from the buffer alone, without another call to an agent.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ from lib.agent_configuration.action_space import Configuration
 from lib.agent_configuration.agent_system import ConfiguredQuestion, System, table
 from lib.agent_configuration.atoms import Atom, roles
 from lib.agent_configuration.policies import Parts, PromptPolicy, Steps
-from lib.agent_configuration.policy_updates import EpisodeBatch, Rules, Side
+from lib.agent_configuration.policy_updates import EpisodeBatch, PolicyTrainer, Rules
+from lib.agent_configuration.questions import kind_of
 from lib.agent_configuration.rewards import Weights
+from lib.agent_configuration.variants import BANDIT, HIERARCHY, MDP, POLICY_KINDS
 from lib.experiment import seeds
 from lib.tasks import Item
 
-VERSION = 1  # of trained and refined policies
-KINDS = ("hierarchy", "bandit", "episodes")  # of policies
+VERSION = 2  # of trained and refined policies
 
 
 @dataclass
@@ -36,58 +38,86 @@ class ConfigurationDecisions:
     configurations: list[Configuration]
     structures: torch.Tensor
     logp: torch.Tensor
+    part_logp: torch.Tensor
     steps: Steps | None
 
 
 class ConfigurationPolicy:
-    """What chooses a configuration from a state. kind: of `KINDS`; masked: whether the hierarchy masks."""
+    """Chooses a configuration from a state.
+
+    Attributes:
+        kind: Of `variants.POLICY_KINDS`.
+        inputs: Numbers of a state.
+        atoms: The library that it chooses from.
+        structure: The structure policy, or a flat one.
+        prompt: The prompt policy; None for flat ones.
+    """
 
     def __init__(
-        self, kind: str, inputs: int, atoms: Sequence[Atom], masked: bool = True, seed: int = 0
+        self,
+        kind: str,
+        inputs: int,
+        atoms: Sequence[Atom],
+        masked: bool = True,
+        seed: int = 0,
+        tools: tuple[str, ...] = action_space.TOOLS,
     ) -> None:
+        """Make a policy with random weights.
+
+        Args:
+            kind: Of `variants.POLICY_KINDS`.
+            inputs: Numbers of a state.
+            atoms: The library that it chooses from.
+            masked: Whether the hierarchy masks its structures.
+            seed: Of the weights.
+            tools: That agents may be given; masks exclude all others.
+        """
+        if kind not in POLICY_KINDS:
+            raise ValueError(f"there is no policy {kind!r}; there are {', '.join(POLICY_KINDS)}")
         self.kind, self.inputs, self.atoms, self.masked = kind, inputs, list(atoms), masked
+        self.structure: Parts
+        self.prompt: PromptPolicy | None = None
         with torch.random.fork_rng():
             torch.manual_seed(int(seeds.key("configuration", "weights", seed=seed) >> 1))
-            if kind == "hierarchy":
-                self.structure: Parts = policies.structure_policy(inputs, masked)
-                self.prompt: PromptPolicy | None = PromptPolicy(inputs, roles(atoms))
+            if kind == HIERARCHY:
+                self.structure = policies.structure_policy(inputs, masked, tools=tools)
+                self.prompt = PromptPolicy(inputs, roles(atoms))
+            elif kind == BANDIT:
+                self.structure = policies.bandit(inputs, roles(atoms), tools=tools)
             else:
-                flat = {"bandit": policies.bandit, "episodes": policies.stepwise}[kind]
-                self.structure, self.prompt = flat(inputs, len(atoms)), None
+                self.structure = policies.autoregressive(inputs, roles(atoms), tools=tools)
 
     @torch.no_grad()
     def decide(
         self, states: torch.Tensor, generator: torch.Generator | None = None
     ) -> ConfigurationDecisions:
-        """Configurations for states, (n, inputs); without a generator the likeliest."""
-        drawn = self.structure.draw(states, generator)
+        """Choose configurations for states, (n, inputs); without a generator the likeliest."""
+        sampled = self.structure.draw(states, generator)
+        structures = sampled.actions
+        steps = None
         if self.prompt is None:
-            return ConfigurationDecisions(
-                [self._flat(row) for row in drawn.actions.tolist()], drawn.actions, drawn.logp, None
-            )
-        chosen, steps = self.prompt.draw(states, drawn.actions, generator)
-        names = [atom.name for atom in self.atoms]
-        made = [
-            Configuration(
-                action_space.repaired(row), tuple(tuple(names[i] for i in agent) for agent in told)
-            )
-            for row, told in zip(drawn.actions.tolist(), chosen, strict=True)
-        ]
-        return ConfigurationDecisions(made, drawn.actions, drawn.logp, steps)
+            configurations = [self._read_flat(row) for row in structures.tolist()]
+        else:
+            chosen_atoms, steps = self.prompt.draw(states, structures, generator)
+            names = [atom.name for atom in self.atoms]
+            configurations = []
+            for row, by_agent in zip(structures.tolist(), chosen_atoms, strict=True):
+                named = tuple(tuple(names[i] for i in agent) for agent in by_agent)
+                configurations.append(Configuration(action_space.repaired(row), named))
+        return ConfigurationDecisions(
+            configurations, structures, sampled.logp, sampled.part_logp, steps
+        )
 
-    def _flat(self, row: Sequence[int]) -> Configuration:
-        """What a flat action means: pinned parts are 0, atoms of other roles and repeated ones are ignored."""
-        told = []
-        for agent, role in enumerate(action_space.AGENTS):
-            picked = row[len(action_space.SIZES) + agent * action_space.MAX_ATOMS :][
-                : action_space.MAX_ATOMS
-            ]
-            named = [self.atoms[i - 1] for i in picked if i]
-            present = agent in action_space.agents(action_space.WORKFLOWS[row[0]])
-            told.append(
-                tuple(dict.fromkeys(atom.name for atom in named if atom.role == role and present))
-            )
-        return Configuration(action_space.repaired(row[: len(action_space.SIZES)]), tuple(told))
+    def _read_flat(self, row: Sequence[int]) -> Configuration:
+        """What a flat action means: an atom that is chosen twice counts once."""
+        num_parts = len(action_space.SIZES)
+        named = []
+        for agent in range(len(action_space.AGENTS)):
+            first = num_parts + agent * action_space.MAX_ATOMS
+            slots = row[first : first + action_space.MAX_ATOMS]
+            names = [self.atoms[choice - 1].name for choice in slots if choice]  # 0 is no atom
+            named.append(tuple(dict.fromkeys(names)))
+        return Configuration(action_space.repaired(row[:num_parts]), tuple(named))
 
     def modules(self) -> dict[str, torch.nn.Module]:
         return {"structure": self.structure} | (
@@ -116,9 +146,17 @@ class ConfigurationPolicy:
 
 @dataclass(frozen=True)
 class TrainingPlan:
-    """How a policy is trained. episodes: in all; batch: of an update; group: episodes per question (more than 1 only
-    for group-relative advantages); draws: how many different tries of a question there are, for dice that fall
-    differently; rates: of structure and prompt policy."""
+    """How a policy is trained.
+
+    Attributes:
+        episodes: In all.
+        batch: Episodes of an update.
+        rates: Learning rates of structure and prompt policy.
+        rules: Of the updates.
+        weights: Of the reward.
+        group: Episodes per question; more than 1 only for group-relative advantages.
+        draws: How many independent samples of a question there are.
+    """
 
     episodes: int
     batch: int
@@ -133,14 +171,36 @@ class TrainingPlan:
         return max(1, self.episodes // self.batch)
 
 
+@dataclass(frozen=True)
+class PendingBatch:
+    """Questions under the configurations that a policy chose, before their rewards are known."""
+
+    states: torch.Tensor
+    decisions: ConfigurationDecisions
+    groups: torch.Tensor
+    jobs: list[ConfiguredQuestion]
+
+
 @dataclass
 class ConfigurationTraining:
     """A policy with its optimisers, its buffer and the questions that it learns from.
 
-    states: (items, d), one row per item; played: rows of updates that were played before this training was killed.
-    `step` is the number of updates done; `buffer` holds every batch with its correctness, which the refinements read;
-    `rows` what was played. A training that goes on decides and learns again, which takes moments, and is paid what
-    stands in `played`: no agent is asked twice.
+    A training that goes on after it was killed decides and learns again, which takes moments, and takes its rewards
+    from `played`: no agent is asked twice.
+
+    Attributes:
+        policy: What is trained.
+        system: The agents.
+        items: Questions.
+        states: (items, d), one row per item.
+        plan: How it is trained.
+        seed: Of questions and choices.
+        played: Rows of updates that were played before this training was killed.
+        name_group: What tables call the group of a question.
+        step: Updates done.
+        buffer: Every batch with its correctness, which the refinements read.
+        rows: What was played, by update.
+        learned: Losses of every update.
     """
 
     policy: ConfigurationPolicy
@@ -150,55 +210,84 @@ class ConfigurationTraining:
     plan: TrainingPlan
     seed: int
     played: pd.DataFrame | None = None
+    name_group: Callable[[Item], str] = kind_of
     step: int = 0
     buffer: list[tuple[EpisodeBatch, np.ndarray]] = field(default_factory=list)
     rows: list[pd.DataFrame] = field(default_factory=list)
     learned: list[dict[str, float]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        valued, prompt = not self.plan.rules.grouped, self.policy.prompt
-        with (
-            torch.random.fork_rng()
-        ):  # value networks draw their first weights from torch's own generator
+        has_values = not self.plan.rules.grouped
+        structure, prompt = self.policy.structure, self.policy.prompt
+        inputs = self.policy.inputs
+        if self.plan.rules.stepwise != (self.policy.kind == MDP):
+            raise ValueError(
+                f"rules.stepwise is {self.plan.rules.stepwise} with a policy of kind {self.policy.kind!r}; set it for "
+                f"{MDP!r} and for no other kind"
+            )
+        if self.plan.rules.stepwise:
+            inputs = policy_updates.count_step_inputs(inputs, structure.sizes)
+        structure_rate, prompt_rate = self.plan.rates
+        # Value networks draw their first weights from torch's global generator.
+        with torch.random.fork_rng():
             torch.manual_seed(int(seeds.key("configuration", "values", seed=self.seed) >> 1))
-            self.structure = Side.of(
-                self.policy.structure, self.policy.inputs, self.plan.rates[0], valued
-            )
-            self.prompt = (
-                None
-                if prompt is None
-                else Side.of(prompt, prompt.inputs, self.plan.rates[1], valued)
-            )
+            self.structure = PolicyTrainer.of(structure, inputs, structure_rate, has_values)
+            self.prompt = None
+            if prompt is not None:
+                self.prompt = PolicyTrainer.of(prompt, prompt.inputs, prompt_rate, has_values)
+
+    @property
+    def is_finished(self) -> bool:
+        return self.step >= self.plan.updates
 
     def run(self, after: Callable[[ConfigurationTraining], None] = lambda training: None) -> None:
-        """All updates that are not done; `after` each one, whoever wants may look."""
-        while self.step < self.plan.updates:
+        """Do all updates that are not done; `after` is called after each."""
+        while not self.is_finished:
             self.update()
             after(self)
 
     def update(self) -> None:
-        """One batch: choose, play, be paid, learn."""
-        rng = seeds.rng(
-            "configuration", "questions", self.policy.kind, seed=self.seed * 10**6 + self.step
-        )
-        different = self.plan.batch // self.plan.group
-        picked = np.repeat(rng.integers(len(self.items), size=different), self.plan.group)
-        draws = rng.integers(self.plan.draws, size=len(picked))
-        states = torch.from_numpy(self.states[picked])
-        dice = seeds.torch_generator("configuration", "choices", seed=self.seed * 10**6 + self.step)
-        decision = self.policy.decide(states, dice)
-        jobs = [
-            ConfiguredQuestion(self.items[i], made, int(draw))
-            for i, made, draw in zip(picked, decision.configurations, draws, strict=True)
-        ]
-        rows = self._played(jobs)
+        """Do one update: choose, play, learn."""
+        train_side_by_side([self], num_updates=1)
+
+    def choose(self) -> PendingBatch:
+        """Sample the questions of the next update, and a configuration for each."""
+        stream = self.seed * 10**6 + self.step
+        rng = seeds.rng("configuration", "questions", seed=stream)
+        num_questions = self.plan.batch // self.plan.group
+        item_indices = np.repeat(rng.integers(len(self.items), size=num_questions), self.plan.group)
+        draws = rng.integers(self.plan.draws, size=len(item_indices))
+        states = torch.from_numpy(self.states[item_indices])
+        generator = seeds.torch_generator("configuration", "choices", seed=stream)
+        decisions = self.policy.decide(states, generator)
+        jobs = []
+        for index, configuration, draw in zip(
+            item_indices, decisions.configurations, draws, strict=True
+        ):
+            jobs.append(ConfiguredQuestion(self.items[index], configuration, int(draw)))
+        groups = torch.from_numpy(np.repeat(np.arange(num_questions), self.plan.group))
+        return PendingBatch(states, decisions, groups, jobs)
+
+    def learn(self, pending: PendingBatch, rows: pd.DataFrame) -> None:
+        """Update the policies from what became of a batch.
+
+        Args:
+            pending: What `choose` returned.
+            rows: The row of each of its jobs, as of `agent_system.table`.
+        """
         rewards = torch.from_numpy(rows["reward"].to_numpy(np.float32))
-        groups = torch.from_numpy(np.repeat(np.arange(different), self.plan.group))
+        decisions = pending.decisions
         batch = EpisodeBatch(
-            states, decision.structures, decision.logp, decision.steps, rewards, groups
+            pending.states,
+            decisions.structures,
+            decisions.logp,
+            decisions.steps,
+            rewards,
+            pending.groups,
+            part_logp=decisions.part_logp,
         )
         self.rows.append(rows)
-        # An episode of which the infrastructure lost a turn was paid nothing (nan), so nothing is learned from it.
+        # An episode of which the infrastructure lost a turn has no reward (nan), so nothing is learned from it.
         is_scored = ~rows["reward"].isna().to_numpy()
         batch = batch.select(torch.from_numpy(np.flatnonzero(is_scored)))
         self.buffer.append((batch, rows["correct"].to_numpy()[is_scored] == 1.0))
@@ -210,16 +299,55 @@ class ConfigurationTraining:
         self.learned.append({"step": self.step} | losses_of_update)
         self.step += 1
 
-    def _played(self, jobs: Sequence[ConfiguredQuestion]) -> pd.DataFrame:
-        """The outcomes of a batch: from the agents, or from the file if they did it before."""
-        if self.played is not None:
-            known = self.played[self.played["step"] == self.step].reset_index(drop=True)
-            asked = [[job.item.prompt, job.configuration.digest] for job in jobs]
-            if known[["prompt", "digest"]].to_numpy().tolist() == asked:
-                return known
-        outcomes = self.system.run(jobs)
-        rows = table(jobs, outcomes, self.system.rewards(jobs, outcomes, self.plan.weights))
-        return rows.drop(columns=["text", "answer"]).assign(step=self.step)
+    def find_played(self, jobs: Sequence[ConfiguredQuestion]) -> pd.DataFrame | None:
+        """The rows of the next update where it was played before this training was killed; None otherwise."""
+        if self.played is None:
+            return None
+        recorded = self.played[self.played["step"] == self.step].reset_index(drop=True)
+        expected = [[job.item.prompt, job.configuration.digest] for job in jobs]
+        is_same = recorded[["prompt", "digest"]].to_numpy().tolist() == expected
+        return recorded if is_same else None
+
+
+def train_side_by_side(
+    trainings: Sequence[ConfigurationTraining],
+    after: Callable[[], None] = lambda: None,
+    num_updates: int | None = None,
+) -> None:
+    """Train several policies in step, with the episodes of all of them under way together.
+
+    Args:
+        trainings: Of one agent system. What each learns does not depend on the others.
+        after: Called after every update of all.
+        num_updates: How many; None for all that are not done.
+    """
+    updates_done = 0
+    while updates_done != num_updates:
+        unfinished = [training for training in trainings if not training.is_finished]
+        if not unfinished:
+            return
+        pending_batches = [training.choose() for training in unfinished]
+
+        # Play what was not played yet, all at once.
+        recorded = [
+            training.find_played(pending.jobs)
+            for training, pending in zip(unfinished, pending_batches, strict=True)
+        ]
+        open_jobs: list[ConfiguredQuestion] = []
+        for pending, rows in zip(pending_batches, recorded, strict=True):
+            if rows is None:
+                open_jobs += pending.jobs
+        outcomes = iter(unfinished[0].system.run(open_jobs) if open_jobs else [])
+
+        for training, pending, rows in zip(unfinished, pending_batches, recorded, strict=True):
+            if rows is None:
+                own_outcomes = [next(outcomes) for _ in pending.jobs]
+                rewards = training.system.rewards(pending.jobs, own_outcomes, training.plan.weights)
+                rows = table(pending.jobs, own_outcomes, rewards, training.name_group)
+                rows = rows.drop(columns=["text", "answer"]).assign(step=training.step)
+            training.learn(pending, rows)
+        after()
+        updates_done += 1
 
 
 # Refinements ---------------------------------------------------------------------------------------
@@ -259,7 +387,7 @@ def refine(
         return policy, about
     whole = policy_updates.joined([batch for batch, _ in training.buffer])
     rows = torch.from_numpy(np.flatnonzero(chosen))
-    side = Side.of(policy.structure, policy.inputs, refining.rates[0], valued=False)
+    side = PolicyTrainer.of(policy.structure, policy.inputs, refining.rates[0], valued=False)
     _epochs(
         side,
         len(rows),
@@ -269,13 +397,19 @@ def refine(
     )
     if policy.prompt is not None and whole.steps is not None:
         steps = whole.steps.rows(torch.from_numpy(chosen)[whole.steps.episode])
-        prompt = Side.of(policy.prompt, policy.prompt.inputs, refining.rates[1], valued=False)
+        prompt = PolicyTrainer.of(
+            policy.prompt, policy.prompt.inputs, refining.rates[1], valued=False
+        )
         _epochs(prompt, len(steps.actions), refining, seed + 1, lambda at: (steps.rows(at),))
     return policy, about
 
 
 def _epochs(
-    side: Side, n: int, refining: Refining, seed: int, judged: Callable[[torch.Tensor], tuple]
+    side: PolicyTrainer,
+    n: int,
+    refining: Refining,
+    seed: int,
+    judged: Callable[[torch.Tensor], tuple],
 ) -> None:
     for epoch in range(refining.epochs):
         order = seeds.rng("configuration", "sft", epoch, seed=seed).permutation(n)
@@ -313,9 +447,11 @@ def prefer_better(
     if not len(matched):
         return policy, {"pairs": 0}
     whole = policy_updates.joined([batch for batch, _ in training.buffer])
-    sides = [Side.of(policy.structure, policy.inputs, refining.rates[0], valued=False)]
+    sides = [PolicyTrainer.of(policy.structure, policy.inputs, refining.rates[0], valued=False)]
     if policy.prompt is not None:
-        sides.append(Side.of(policy.prompt, policy.prompt.inputs, refining.rates[1], valued=False))
+        sides.append(
+            PolicyTrainer.of(policy.prompt, policy.prompt.inputs, refining.rates[1], valued=False)
+        )
     with torch.no_grad():
         start, _ = _judged(policy, whole)
     for epoch in range(refining.epochs):

@@ -1,7 +1,8 @@
 """The nine workflows of ARC (appendix A), each a program over the calls of a team.
 
 A program awaits calls and hands what they leave to others. `team` knows who has which tools, budget and prompt;
-`FIRST`, `SECOND` and `THIRD` say whose a call is. Who coordinates is the third agent, who also sums up.
+`FIRST`, `SECOND` and `THIRD` say which agent makes a call. The third agent coordinates and sums up; only the
+orchestrator is an agent of its own, the first, so that every agent of a workflow has something to do.
 """
 
 from asyncio import gather
@@ -19,7 +20,7 @@ from lib.agent_configuration.agent_team import (
 )
 from lib.language_models.training.team_traces import PLAN, SPLIT, split_plan
 
-VERSION = 1  # of who is asked what in a workflow
+VERSION = 2  # of who is asked what in a workflow
 ROUNDS = 3  # evaluations of the evaluator-optimizer, and steps of the autonomous agent before it concludes
 VOTERS = 3
 Workflow = Callable[[Team, str], Awaitable[Note]]
@@ -69,8 +70,12 @@ async def voting(team: Team, question: str) -> Note:
 
 
 async def orchestrator(team: Team, question: str) -> Note:
-    """6. A plan, then workers one after the other, each knowing what was found before. Calls: 4."""
-    plan = await team.divide(question, PLAN)
+    """6. A plan, then workers one after the other, each knowing what was found before. Calls: 4.
+
+    The first agent plans, the second works, the third sums up (ARC, appendix A: "separating planning from execution";
+    the second agent's tools are the workers').
+    """
+    plan = await team.divide(question, PLAN, agent=FIRST)
     first, then = split_plan(plan.answer or "")
     one = await team.work(question, first, agent=SECOND, after=plan)
     two = await team.work(question, then, evidence(one), agent=SECOND, after=plan)

@@ -17,12 +17,22 @@ class GradientSettings(Section):
     structure_rate: Positive
     prompt_rate: Positive
     clip: Positive
-    gamma: Share
+    # Discount of a decision; null for group-relative advantages, which have none.
+    gamma: Share | None
     # Weights of the entropy bonus and of the value loss.
     entropy: NotNegative
     value: NotNegative
     max_grad_norm: Positive
     epochs: Count
+
+    @model_validator(mode="after")
+    def _discounts(self):
+        if (self.gamma is None) != (self.group > 1):
+            raise ValueError(
+                f"gamma is a discount where advantages come from a value network (group 1), and null where they are "
+                f"relative to a group; got gamma {self.gamma} with group {self.group}"
+            )
+        return self
 
     @model_validator(mode="after")
     def _whole_groups(self):
@@ -134,20 +144,22 @@ class ConfigurationSettings(Section):
     hosted_tiers: Annotated[list[Count], Field(min_length=3, max_length=3)]
     # Sampling temperature of the agents.
     temperature: NotNegative
+    # Trainings of ARC and of what it is compared with first, and of its ablations.
     seeds: Count
+    ablation_seeds: Count
     jobs: Count | None
     # Independent samples of a question in training.
     draws: Count
     # Questions of each kind.
     train_items: Count
     search_items: Count
+    dev_items: Annotated[int, Field(ge=2)]
     test_items: Annotated[int, Field(ge=2)]
     # Configurations that are tried on every question.
     grid: Annotated[int, Field(ge=9)]
     sampled: Annotated[int, Field(ge=9)]
-    # Episodes of a training, and of one on a single kind of question.
+    # Episodes of a training on one kind of question.
     episodes: Count
-    alone_episodes: Count
     # Updates between checkpoints.
     save_every: Count
     reward: ConfigurationReward

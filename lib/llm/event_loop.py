@@ -20,8 +20,24 @@ class EventLoopThread:
         self._runner = asyncio.Runner()
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """The result of a coroutine; raises what it raises."""
-        return self._thread.submit(self._runner.run, work).result()
+        """The result of a coroutine; raises what it raises. Ctrl-C cancels it: nobody waits for its end."""
+        future = self._thread.submit(self._runner.run, work)
+        try:
+            return future.result()
+        except BaseException:
+            if not future.done():
+                self._cancel_work()
+            raise
+
+    def _cancel_work(self) -> None:
+        """Cancel whatever runs on the loop."""
+        loop = self._runner.get_loop()
+
+        def cancel_tasks() -> None:
+            for task in asyncio.all_tasks(loop):
+                task.cancel()
+
+        loop.call_soon_threadsafe(cancel_tasks)
 
     def close(self) -> None:
         """End the loop and its thread."""

@@ -24,6 +24,7 @@ MODULES = {
     "05_budgeted_routing": "lib.budgeted_routing.full_run",
     "05a_budgeted_routing_details": "lib.budgeted_routing.appendix_run",
     "06_tool_orchestration": "lib.tool_orchestration.full_run",
+    "07_agent_configuration": "lib.agent_configuration.full_run",
 }
 EXIT_INTERRUPTED = 130
 EXAMPLES = """examples:

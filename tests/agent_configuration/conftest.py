@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from lib.agent_configuration import experiment
+from lib.agent_configuration import experiment, workbench
 from lib.llm.event_loop import EventLoopThread
 
 
@@ -20,7 +20,9 @@ def apart(tmp_path_factory):
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(experiment, "CASSETTES", tmp_path_factory.mktemp("cassettes"))
+        folder = tmp_path_factory.mktemp("cassettes")
+        for module in (experiment, workbench):
+            patch.setattr(module, "CASSETTES", folder)
         yield
     torch.set_num_threads(before)
 

@@ -9,13 +9,15 @@ from lib.agent_configuration import ablations, experiment
 SETTINGS = config.load("smoke")
 OWN, OTHER = SETTINGS.configuration.encoder, SETTINGS.ablations.encoder
 PAID = {  # reward by policy
-    "arc_no_sft": 1.0, "arc": 3.0, "arc_dpo": 2.0, "grpo": 0.5, "unmasked_no_sft": 1.5, "unmasked": 4.0,
-    "unmasked_dpo": 0.0,
+    "arc_no_sft": 1.0, "arc": 3.0, "arc_dpo": 2.0, "grpo_no_sft": 0.5, "grpo": 0.7, "unmasked_no_sft": 1.5,
+    "unmasked": 4.0, "undiscounted_no_sft": 0.1, "undiscounted": 2.5, "sparse_no_sft": 0.2, "sparse": 3.5,
 }  # fmt: skip
 LEAVES = {
     "arc": ("arc_no_sft", "arc", "arc_dpo"),
-    "grpo": ("grpo",),
-    "unmasked": ("unmasked_no_sft", "unmasked", "unmasked_dpo"),
+    "grpo": ("grpo_no_sft", "grpo"),
+    "unmasked": ("unmasked_no_sft", "unmasked"),
+    "undiscounted": ("undiscounted_no_sft", "undiscounted"),
+    "sparse": ("sparse_no_sft", "sparse"),
 }
 SEEDS, ASKED = 2, ("chain", "facts")
 
@@ -35,6 +37,7 @@ def asked(monkeypatch):
                 "seed": seed,
                 "model": model,
                 "group": kind,
+                "only": kind,
                 "prompt": f"{n} ?",
                 "correct": 1.0,
                 "tokens_out": 30,
@@ -59,7 +62,7 @@ def rewards(compared) -> dict[str, float]:
 
 def test_tests_are_those_of_all_trainings_and_of_arc_with_the_other_encoder(asked):
     found = ablations.tests(SETTINGS)
-    assert asked == [(OWN, ["arc", "grpo", "unmasked"]), (OTHER, ["arc"])] and OWN != OTHER
+    assert asked == [(OWN, list(LEAVES)), (OTHER, ["arc"])] and OWN != OTHER
     assert set(found["model"]) == {SETTINGS.configuration.model}  # and not the larger one
     assert set(found[found["encoder"] == OTHER]["method"]) == set(LEAVES["arc"])
     units = found[(found["method"] == "arc") & (found["encoder"] == OWN) & (found["seed"] == 0)][
@@ -97,6 +100,12 @@ def test_masks_are_compared_after_imitation(asked):
     assert rewards(compared) == {"masks": 3, "no masks": 4} and compared.baselines == {
         "no masks": "masks"
     }
+
+
+def test_the_discount_and_the_reward_are_compared_after_imitation(asked):
+    tests = ablations.tests(SETTINGS)
+    assert rewards(ablations.discount(SETTINGS, tests)) == {"discount": 3, "no discount": 2.5}
+    assert rewards(ablations.reward(SETTINGS, tests)) == {"shaped reward": 3, "sparse reward": 3.5}
 
 
 def test_encoders_are_compared_in_arc_itself(asked):

@@ -7,7 +7,7 @@ import pytest
 
 from lib.agent_configuration import atoms
 from lib.agent_configuration.action_space import AGENTS
-from lib.agent_configuration.atoms import Atom, library, measures, prompts
+from lib.agent_configuration.atoms import Atom, library, measures, prompts, select_atoms
 from lib.agent_configuration.questions import KINDS
 from lib.config import ParamsError
 from lib.language_models.tokenizer import UNK, encode, get_tokenizer
@@ -29,22 +29,29 @@ def test_the_library_loads_with_names_that_say_where_an_atom_stands():
     assert {one.role for one in LIBRARY} == set(AGENTS)
     for role in AGENTS:  # no two say the same
         own = [one for one in LIBRARY if one.role == role]
-        assert len({one.hint for one in own}) == len({one.text for one in own}) == len(own)
+        hints = [one.hint for one in own if one.hint is not None]
+        assert len(set(hints)) == len(hints) and len({one.text for one in own}) == len(own)
 
 
-@pytest.mark.parametrize("one", LIBRARY, ids=[one.name for one in LIBRARY])
-def test_a_hint_is_of_words_that_lab_models_know_and_either_means_something_or_is_known_to_mean_nothing(
-    one,
-):
+LAB_ATOMS = select_atoms(LIBRARY, "lab")
+
+
+@pytest.mark.parametrize("one", LAB_ATOMS, ids=[one.name for one in LAB_ATOMS])
+def test_lab_agents_are_offered_only_hints_that_their_role_was_trained_to_obey(one):
     assert get_tokenizer().convert_tokens_to_ids(UNK) not in encode(one.hint)
-    assert (one.hint in {STEPS, BRIEF, CHECK, *team_traces.TOOL_HINTS.values()}) != (
-        one.hint in team_traces.DECOYS
-    )
+    obeyed = {"reasoner": {STEPS, BRIEF}, "verifier": {CHECK}, "answerer": set()}
+    assert one.hint in obeyed[one.role] | set(team_traces.TOOL_HINTS.values())
+    assert one.hint not in team_traces.DECOYS
 
 
-def test_every_decoy_is_told_by_some_atom():
-    """Or a model would be taught to ignore what nobody says."""
-    assert {one.hint for one in LIBRARY} >= set(team_traces.DECOYS)
+def test_nine_of_the_twenty_seven_instructions_mean_something_to_lab_agents():
+    assert len(LIBRARY) == 27 and len(LAB_ATOMS) == 9
+    assert select_atoms(LIBRARY, "http") == LIBRARY
+
+
+def test_a_kind_of_question_is_offered_its_own_instructions_and_those_for_all():
+    families = {one.family for one in select_atoms(LIBRARY, "http", "chain")}
+    assert families == {"base", "chain"}
 
 
 # Files that are none -------------------------------------------------------------------------------

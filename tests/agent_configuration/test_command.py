@@ -80,7 +80,7 @@ def test_it_prints_what_the_policy_likes_best_how_sure_it_was_what_agents_left_a
     with experiment.opened_place(
         experiment.make_context(settings()), settings().configuration
     ) as opened:
-        policy = experiment.published(place / "runs/policy", opened)
+        policy = experiment.published(place / "runs/policy", opened, "chain")
         state = torch.from_numpy(opened.states([Item(KNOWN, "", "", "chain", 1, "any")]))
         (chosen,), reasons = policy.decide(state).configurations, explain.reasons(policy, state)
     told = capsys.readouterr()
@@ -150,7 +150,7 @@ def test_without_a_policy_the_remedy_is_told(tmp_path, capsys):
     assert f"no trained policy in {tmp_path / 'none'}" in told and "make repro" in told
 
 
-@pytest.mark.parametrize("file", ["policy.json", "arc.safetensors"])
+@pytest.mark.parametrize("file", ["policy.json", "arc-chain.safetensors"])
 def test_a_broken_policy_is_named(file, place, tmp_path, capsys):
     for path in (place / "runs/policy").iterdir():
         content = path.read_bytes()

@@ -26,6 +26,7 @@ FEATURES = {
     "What is the pet of the friend of Ana ?": [0.38, 10 / 20, 0, 1, 1],
     "Find 120": [0.08, 2 / 20, 3 / 8, 0, 1],
     "How many do Ana and Bo have together ?": [0.38, 9 / 20, 0, 1, 0],
+    "Ana and Bo ate half of it .": [0.27, 8 / 20, 0, 0, 0],  # "and" and "of" say nothing
     "": [0, 0, 0, 0, 0],
 }
 
@@ -46,7 +47,21 @@ def test_features_are_length_words_digits_steps_and_tools(questions):
 def every(tmp_path_factory) -> dict[str, encoders.Encoder]:
     folder = tmp_path_factory.mktemp("models")
     checkpoints.save(tiny.model(0), folder / "some")
-    return {"hashing": encoder("hashing"), "lab": encoder("lab:some", folder)}
+    return {
+        "hashing": encoder("hashing"),
+        "tfidf": encoder("tfidf"),
+        "lab": encoder("lab:some", folder),
+    }
+
+
+def test_tf_idf_weighs_a_rare_word_more_than_one_that_every_question_has(every):
+    """Apart from "is", which stands in every question about facts, one word of each pair differs."""
+    job, pet, river = every["tfidf"](
+        ["What is the job of Ana ?", "What is the pet of Ana ?", "What is the job of Bo ?"]
+    )
+    by_hashing = every["hashing"](["What is the job of Ana ?", "What is the pet of Ana ?"])
+    assert job @ pet < by_hashing[0] @ by_hashing[1]
+    assert 0 < job @ river < 1
 
 
 @pytest.mark.parametrize("name, width", [("hashing", HASHED), ("lab", 32)])
@@ -96,7 +111,7 @@ def test_an_unknown_encoder_is_named_with_those_that_there_are(name):
         encoder(name)
     assert (
         str(error.value)
-        == f"there is no encoder {name!r}; there are hashing, lab:NAME and sentence:NAME"
+        == f"there is no encoder {name!r}; there are hashing, tfidf, lab:NAME and sentence:NAME"
     )
 
 

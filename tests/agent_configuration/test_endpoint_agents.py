@@ -43,9 +43,9 @@ def models(tmp_path_factory):
 def test_jobs_of_endpoint_agents_need_no_weights_of_theirs(models):
     params = with_agents_at("http://127.0.0.1:9/v1")
     jobs = experiment.make_jobs(params, [NAMED["arc"]], models)
-    asked = [job.settings["asked"] for job in jobs]
+    asked = [job.settings["models"]["asked"] for job in jobs]
     assert all(set(models_asked) == {"claude"} for models_asked in asked if models_asked)
-    assert all(job.settings["base"] is None for job in jobs)
+    assert all(job.settings["models"]["base"] is None for job in jobs)
 
 
 def test_budgets_of_endpoint_agents_are_their_own_and_decide_their_jobs(models):

@@ -2,8 +2,6 @@
 
 import dataclasses
 import shutil
-from collections import Counter
-from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -11,36 +9,34 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from pandas.testing import assert_frame_equal
 from transformers import LlamaForCausalLM
 
-from lib import config, stats
-from lib.agent_configuration import cost_plan, error_taxonomy, experiment
-from lib.agent_configuration.action_space import SINGLE, WORKFLOWS, Configuration
-from lib.agent_configuration.agent_system import ConfiguredAnswer, ConfiguredQuestion, System
+from lib import config
+from lib.agent_configuration import cost_plan, error_taxonomy, estimates, experiment, full_run
+from lib.agent_configuration import results as recorded
+from lib.agent_configuration.agent_system import ConfiguredQuestion, System
 from lib.agent_configuration.atoms import LIBRARY, library
 from lib.agent_configuration.encoders import EncoderError
+from lib.agent_configuration.jobs import NUM_PARTS, make_choices_job
 from lib.agent_configuration.questions import KINDS, questions
-from lib.agent_configuration.variants import ALONE, NAMED, TESTED, VARIANTS
+from lib.agent_configuration.variants import ABLATIONS, BASELINES, NAMED, UNTRAINED, VARIANTS
 from lib.config import ConfigurationSettings, ParamsError
-from lib.experiment import artifacts, seeds, sweep
+from lib.experiment import artifacts, results_table, seeds
+from lib.experiment.full_results import read_full_results, write_full_results
 from lib.language_models import checkpoints
 from lib.language_models.checkpoints import ModelError
 from lib.language_models.training import team_traces
 from lib.language_models.training.training_data import tokenize_dialogue
-from lib.llm.chat_model import Reply
-from tests.agent_configuration import small as common
 from tests.budgeted_routing import small_systems
 from tests.language_models import tiny
-from tests.studies import Killed, dying, of, refuse, same
+from tests.studies import Killed, dying, refuse, same
 
 ARC = NAMED["arc"]
-EVERYBODY = (*VARIANTS, *ALONE)
+COMPARED = (ARC, NAMED["mdp"])
 NAMES = [kind.name for kind in KINDS]
 UPDATES, BATCH, GROUP, ITEMS, SAVE = 4, 8, 4, 2, 2
 ASKED = ITEMS * len(KINDS)  # questions of a test
-CANDIDATES = 9 + 1 + 9  # the grid, everything switched on, and the sampled ones
-DERIVED = {"base", "grid", "best_constant", "by_kind", "oracle"}  # read off what was searched
+DECLARED = 9 + 1 + 9  # the grid, everything switched on, and the sampled ones
 pytestmark = pytest.mark.usefixtures("apart")
 
 
@@ -49,14 +45,15 @@ def settings(llm=None, **changes) -> config.Params:
     fast = {"structure_rate": 1e-2, "prompt_rate": 1e-2}
     base = {
         "seeds": 1,
+        "ablation_seeds": 1,
         "jobs": 1,
         "train_items": 3,
-        "search_items": 1,
+        "search_items": 2,
+        "dev_items": 2,
         "test_items": ITEMS,
         "grid": 9,
         "sampled": 9,
         "episodes": UPDATES * BATCH,
-        "alone_episodes": BATCH,
         "save_every": SAVE,
         "tiers": [5, 9, 18],
         "ppo": fast | {"batch": BATCH, "epochs": 2},
@@ -144,7 +141,7 @@ def results(apart, models, runs, jobs):
     """The whole study."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(System, "run", listened(jobs))
-        found = experiment.run(settings(), models=models, runs=runs)
+        found = experiment.run(settings(), COMPARED, models, runs)
     torch.set_flush_denormal(False)
     return found
 
@@ -171,347 +168,134 @@ def paths(root: Path) -> list[Path]:
 # Results ------------------------------------------------------------------------------------------
 
 
-def test_every_arm_is_tested_on_the_same_questions_under_one_name_each(results):
-    frame = results.tests[results.tests["model"] == "team"]
-    alone = {f"{variant.name}{end}" for variant in ALONE for end in ("", "_no_sft")}
-    assert set(frame["method"]) == (set(TESTED) - DERIVED) | alone
-    items = [item.prompt for kind in NAMES for item in questions(kind, "test", ITEMS)]
-    assert len(items) == ASKED
-    for _, rows in frame.groupby(["method", "seed"]):
-        assert rows["prompt"].tolist() == items
-    larger = results.tests[results.tests["model"] == "team-large"]
-    assert set(larger["method"]) == {"arc"} and larger["prompt"].tolist() == items
-    assert of(larger, "arc")["digest"].tolist() == of(frame, "arc")["digest"].tolist()
-    assert of(larger, "arc")["text"].tolist() != of(frame, "arc")["text"].tolist()
+def test_every_method_is_tested_on_the_same_questions(results):
+    tests = results.tests[results.tests["model"] == "team"]
+    own_kind = tests[tests["only"].isna() | (tests["only"] == tests["group"])]
+    expected = {item.prompt for kind in NAMES for item in questions(kind, "test", ITEMS)}
+    for (method, seed), rows in own_kind.groupby(["method", "seed"]):
+        assert set(rows["prompt"]) == expected and len(rows) == ASKED, (method, seed)
+    trained = {"arc", "arc_no_sft", "arc_dpo", "mdp", "mdp_no_sft"}
+    untrained = {"zero_shot", "few_shot", "gepa", "bootstrap", "conversation", "random"}
+    assert set(own_kind["method"]) == trained | untrained
+    assert untrained <= set(UNTRAINED)
 
 
-@pytest.mark.parametrize("name", ["searched", "tests", "rollouts"])
-def test_rewards_are_those_of_equation_3_from_the_columns_beside_them(results, name):
-    frame, largest = getattr(results, name), settings().configuration.tiers[-1]
-    used = 0.1 * frame["used"] + 0.2 * frame["correct"]
-    tools = used.where(frame["used"] > 0, -0.3 * frame["allocated"])
-    told = (
-        5 * frame["correct"]
-        - 0.02 * frame["calls"]
-        - 0.03 * frame["tokens_out"] / (3 * largest)
-        + tools
-    )
-    assert frame["reward"].to_numpy() == pytest.approx(told.to_numpy(), abs=1e-9)
-    assert (tools < 0).any() and (tools > 0).any()
+def test_only_arc_is_tested_on_other_kinds_and_with_the_larger_model(results):
+    tests = results.tests
+    away = tests[tests["only"].notna() & (tests["only"] != tests["group"])]
+    assert set(away["method"]) == {"arc"} and len(away) == (len(KINDS) - 1) * ASKED
+    assert set(tests.loc[tests["model"] == "team-large", "method"]) == {"arc"}
 
 
-def test_all_candidates_were_tried_on_training_questions_and_with_other_dice_twice_on_test_questions(
-    results,
-):
-    frame = results.searched
-    assert set(frame["number"]) == set(range(CANDIDATES))
-    assert frame.groupby("set")["number"].nunique().to_dict() == {"grid": 9, "sampled": 10}
-    assert (
-        frame.groupby("number")["digest"].nunique().eq(1).all()
-        and frame["digest"].nunique() == CANDIDATES
-    )
-    counts = frame.groupby(["number", "split"]).size().unstack()
-    assert (counts["train"] == len(KINDS)).all() and (counts[["test", "again"]] == ASKED).all(None)
-    assert set(frame["group"]) == set(NAMES) and set(frame["workflow"]) == set(WORKFLOWS)
-    test, again = (
-        frame[frame["split"] == split].reset_index(drop=True) for split in ("test", "again")
-    )
-    alike = ["prompt", "number", "digest", "set"]
-    assert_frame_equal(test[alike], again[alike])
-    assert (test["tokens_out"] != again["tokens_out"]).mean() > 0.1
+def test_declared_configurations_and_greedy_ends_were_tried_on_all_questions(results):
+    declared = results.tried[results.tried["set"].isin(["grid", "sampled"])]
+    assert declared["number"].nunique() == DECLARED
+    ends = results.tried[results.tried["set"] == "greedy"]
+    assert ends["number"].nunique() == len(KINDS)
+    for rows in (declared, ends):
+        counts = rows.groupby(["number", "split"]).size().unstack()
+        assert set(counts) == {"train", "dev", "dev_again", "test", "again"}
+        assert (counts == 2 * len(KINDS)).all(axis=None)
 
 
-def test_the_greedy_climb_never_goes_down_and_its_end_is_paid_what_it_says_and_tested(
-    results, place
-):
-    path = results.greedy
-    assert (
-        list(path.columns) == ["tried", "reward"] and path["tried"].iloc[0] == 1 and len(path) > 3
-    )
-    assert (path["tried"].diff().dropna() > 0).all() and (path["reward"].diff().dropna() >= 0).all()
-    told = place.play(
-        "team", [ConfiguredQuestion(item, results.climbed) for item in place.items("train", 1)]
-    )
-    assert told["reward"].mean() == pytest.approx(path["reward"].iloc[-1], abs=1e-12)
-    tested = of(results.tests, "greedy")
-    assert set(tested["digest"]) == {results.climbed.digest} and set(tested["model"]) == {"team"}
+def test_a_greedy_search_of_a_kind_never_goes_down(results):
+    assert set(results.greedy["group"]) == set(NAMES)
+    for _, path in results.greedy.groupby("group"):
+        assert (path["reward"].diff().dropna() >= 0).all() and path["tried"].is_monotonic_increasing
 
 
-def test_rollouts_and_losses_are_kept_for_every_update_of_every_training(results):
-    """Only lone trainings keep to one kind of question, and only GRPO asks one several times in a row."""
-    for variant in EVERYBODY:
-        rows, log = of(results.rollouts, variant.name), of(results.learning, variant.name)
-        updates = 1 if variant.only else UPDATES
-        assert rows["step"].tolist() == [n for n in range(updates) for _ in range(BATCH)]
-        assert log["step"].tolist() == list(range(updates))
-        assert set(rows["only"]) == set(log["only"]) == {variant.only}
-        assert np.isfinite(log[["structure_loss", "structure_entropy"]]).all(None)
-        assert log["prompt_loss"].notna().all() == (variant.kind == "hierarchy")
-        kinds = set(rows["group"])
-        assert kinds == {variant.only} if variant.only else len(kinds) >= 4
-        asked = {rows["prompt"][at : at + GROUP].nunique() for at in range(0, len(rows), GROUP)}
-        assert asked == {1} if variant.grouped else max(asked) > (1 if variant.only else 2)
-    assert len(results.rollouts) == (UPDATES * len(VARIANTS) + len(ALONE)) * BATCH
+def test_every_choice_of_every_policy_was_tried_on_all_test_questions_of_its_kind(results):
+    """In both samples, so that nobody is above the oracle."""
+    tests = results.tests
+    chosen = tests[(tests["only"] == tests["group"]) & (tests["model"] == "team")]
+    tried = results.tried[results.tried["set"] == "policies"]
+    for kind, rows in chosen.groupby("group"):
+        of_kind = tried[tried["group"] == kind]
+        assert set(of_kind["digest"]) == set(rows["digest"])
+        counts = of_kind.groupby(["digest", "split"]).size().unstack()
+        assert set(counts) == {"test", "again"} and (counts == ITEMS).all(axis=None)
 
 
-def test_refinements_tell_what_they_started_from_and_change_it_where_there_was_something_to_learn(
-    results, runs
-):
-    told = results.refined.set_index(["method", "how"])
-    assert set(told.index) == {
-        ("arc", "sft"),
-        ("arc", "dpo"),
-        *((variant.name, "sft") for variant in ALONE),
-    }
-    for variant in (ARC, *ALONE):
-        rows, about = of(results.rollouts, variant.name), told.loc[(variant.name, "sft")]
-        paid = rows["reward"].astype(np.float32)
-        elite = rows[rows["correct"].eq(1) & (paid >= paid.quantile(0.7))]
-        assert about["elite"] == len(elite)
-        assert about["reward"] == pytest.approx(
-            elite["reward"].mean() if len(elite) else 0.0, abs=1e-5
+def test_rollouts_and_losses_are_kept_for_every_update_of_every_kind(results):
+    for variant in COMPARED:
+        rollouts = results.rollouts[results.rollouts["method"] == variant.name]
+        counts = rollouts.groupby(["only", "step"]).size()
+        assert len(counts) == len(KINDS) * UPDATES and (counts == BATCH).all()
+        assert (rollouts["only"] == rollouts["group"]).all()
+        learned = results.learning[results.learning["method"] == variant.name]
+        assert len(learned) == len(KINDS) * UPDATES and learned["structure_value"].notna().all()
+
+
+def test_a_policy_meets_no_question_of_dev_or_test_while_it_learns(results):
+    learned_from = set(results.rollouts["prompt"])
+    tried = results.tried
+    others = set(tried.loc[tried["split"] != "train", "prompt"]) | set(results.tests["prompt"])
+    assert not learned_from & others
+
+
+def test_rewards_are_those_of_equation_3_from_the_columns_beside_them(results):
+    rows = results.tests
+    expected = (
+        5 * rows["correct"]
+        - 0.02 * rows["calls"]
+        - 0.03 * rows["tokens_out"] / (3 * 18)
+        + np.where(
+            rows["used"] > 0, 0.1 * rows["used"] + 0.2 * rows["correct"], -0.3 * rows["allocated"]
         )
-        ends = ("_no_sft", "", "_dpo") if variant is ARC else ("_no_sft", "")
-        folder = folders(runs)[f"{variant.name}/seed-0"]
-        policies = {
-            artifacts.sha256_file(folder / f"{variant.name}{end}.safetensors") for end in ends
-        }
-        assert len(policies) == (len(ends) if len(elite) else 1)
-    assert told.loc[("arc", "sft"), "elite"] > 0 and told.loc[("arc", "dpo"), "pairs"] > 0
-
-
-# Parts of it -------------------------------------------------------------------------------------------
-
-
-def test_the_questions_of_the_test_asked_once_more_are_answered_as_in_the_test(
-    results, elsewhere, runs, monkeypatch
-):
-    """By ARC's policies after SFT, which are not trained again, and agents that remember nothing."""
-    monkeypatch.setattr(experiment, "work", refuse)
-    items = [item for kind in NAMES for item in questions(kind, "test", ITEMS)]
-    found = experiment.asked(settings(), items, elsewhere, runs)
-    assert found["number"].tolist() == list(range(ASKED)) and set(found["seed"]) == {0}
-    tested = of(results.tests[results.tests["model"] == "team"], "arc")
-    told = [name for name in found if name not in ("number", "seed")]
-    assert_frame_equal(found[told], tested[told])
-    some = experiment.asked(settings(), items[3:5], elsewhere, runs)
-    assert some["digest"].tolist() == found["digest"].tolist()[3:5] and some["number"].tolist() == [
-        0,
-        1,
-    ]
-
-
-# Fair play ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["searched", "tests", "rollouts"])
-def test_masked_parts_appear_nowhere(results, name):
-    """Workflows 0, 1 and 5 have no second agent, hence neither its tools nor its budget nor its prompt."""
-    frame = getattr(results, name)
-    single = frame["w"].isin([0, 1, 5])
-    assert (single == frame["workflow"].isin(SINGLE)).all() and single.sum() > 20
-    for column in ("tools2", "budget2"):
-        assert frame.loc[single, column].eq(0).all() and frame.loc[~single, column].nunique() > 2
-    second = frame["atoms"].str.split("|").str[1].str.strip()
-    assert second[single].eq("").all() and (second[~single] != "").any()
-
-
-def test_no_question_of_a_test_was_ever_learned_from_or_searched_on(results, jobs):
-    assert {job.item.split for job in jobs} == {"train", "test"}
-    told = {
-        split: {job.item.id for job in jobs if job.item.split == split}
-        for split in ("train", "test")
-    }
-    assert not told["train"] & told["test"]
-    assert (
-        set(results.tests["key"]) <= told["test"] and set(results.rollouts["key"]) <= told["train"]
     )
-    searched = results.searched.groupby("split")["key"].agg(set)
-    assert (
-        searched["test"] == searched["again"] == told["test"] and searched["train"] <= told["train"]
-    )
+    assert np.allclose(rows["reward"], expected)
 
 
-def test_questions_of_no_kind_are_taught_under_the_name_of_another():
-    """Kinds share families: what is asked in one kind's test must be in no kind's training."""
-    tested, learned = (
-        [item for name in NAMES for item in questions(name, split, n)]
-        for split, n in (("test", 8), ("train", 12))
-    )
-    assert len(tested) > 5 * len(KINDS) and not {item.id for item in tested} & {
-        item.id for item in learned
-    }
-    assert not {item.prompt for item in tested} & {item.prompt for item in learned}
+def test_errors_have_a_kind_and_right_answers_none(results):
+    rows = results.tests
+    assert (rows["correct"].eq(1) == rows["error"].eq("")).all()
+    assert set(rows["error"]) <= {"", *error_taxonomy.KINDS} and rows["error"].nunique() > 2
 
 
-def test_tables_can_be_played_again_one_episode_at_a_time(results, runs, place):
-    """What stands in them hangs on question, configuration and draw, and not on who else was playing."""
-    policy = experiment.published(runs / "policy", place)
-    items = place.items("test", ITEMS)
-    chosen = policy.decide(torch.from_numpy(place.states(items))).configurations
-    jobs = [
-        ConfiguredQuestion(item, one, experiment.TEST_DRAW)
-        for item, one in zip(items, chosen, strict=True)
-    ]
-    again = pd.concat([place.play("team", [job]) for job in jobs], ignore_index=True)
-    told = results.tests[results.tests["model"] == "team"]
-    assert_frame_equal(of(told, "arc")[list(again)], again, check_exact=True, check_dtype=False)
+def test_the_rows_of_the_results_table_hold_everybody_and_an_oracle_that_dominates(results):
+    rows = recorded.make_rows(results, settings())
+    metrics = estimates.estimate_metrics(results_table.make_results(recorded.SYSTEM, rows))
+    assert metrics["oracle.dominates"] is True
+    assert metrics["arc.episodes"] == UPDATES * BATCH and metrics["arc.seeds"] == 1
+    for baseline in ("by_kind", "best_constant", "mdp", "random", "gepa", "oracle"):
+        assert f"contrast.arc_{baseline}.accuracy" in metrics
+        assert f"regret.{baseline}" in metrics or baseline == "oracle"
+    assert {f"gate.configuration.{name}" for name in ("headroom", "signal")} <= set(metrics)
 
 
-def answered(asked: common.Asked) -> Reply:
-    """Attempts differ in what they say and cost; in this order 0.1 + 0.2 + 0.3 is more than in the other."""
-    text = f"<think> {asked.key % 3} </think> <answer> {asked.key % 3} </answer>"
-    return common.make_turn(text, 1, 1 + asked.key % 3)
-
-
-@pytest.mark.parametrize("workflow", ["voting", "sectioning"])
-def test_who_of_several_is_ready_first_changes_no_outcome(workflow, loop):
-    """What a lab model said before it says at once, so that in a training that goes on others are ready first than in
-    one that nobody stopped: sums of dollars, and what one agent left behind another, are to be the same."""
-    job = ConfiguredQuestion(
-        common.CHAIN, Configuration((WORKFLOWS.index(workflow), 1, 0, 2, 0, 2))
-    )
-
-    def outcome(first: int) -> ConfiguredAnswer:
-        def wait(asked: common.Asked) -> float:
-            return 0.001 + 0.02 * ((asked.key + 2 * len(asked.tools) - first) % 3)
-
-        speaker = common.Voice(answered, prices=(0.0, 0.1), wait=wait)
-        return System(speaker, common.toolbox(), (90, 95, 99), {}, loop).run([job])[0]
-
-    assert outcome(0) == outcome(1) == outcome(2)
-
-
-# Again --------------------------------------------------------------------------------------------
-
-
-def test_what_choosing_could_win_is_asked_in_two_tries_of_the_same_questions(models, tmp_path):
-    told = experiment.choices(settings(), 1, models, tmp_path)
-    assert (
-        set(told["split"]) == {"dev", "test"}
-        and set(told["sample"]) == {0, 1}
-        and told["method"].nunique() == 12
-    )
-    dev, test = (told[told["split"] == split] for split in ("dev", "test"))
-    assert (
-        stats.headroom(dev, test, "correct")["num_items"][0] == test["item"].nunique() == len(KINDS)
-    )
+# Done once ----------------------------------------------------------------------------------------
 
 
 def test_what_was_done_is_not_done_again(results, models, runs, monkeypatch):
     monkeypatch.setattr(experiment, "work", refuse)
     monkeypatch.setattr(System, "run", refuse)
     before = {path: (runs / path).read_bytes() for path in paths(runs)}
-    same(experiment.run(settings(), models=models, runs=runs), results)
+    same(experiment.run(settings(), COMPARED, models, runs), results)
     assert {path: (runs / path).read_bytes() for path in paths(runs)} == before
 
 
-def test_everything_done_again_elsewhere_is_the_same_to_the_byte(
-    results, elsewhere, runs, tmp_path
-):
-    """With all that is searched and two trainings; of others it is seen below, where they are killed."""
-    torch.rand(3), np.random.rand(3)  # whatever was drawn before
-    compared = [ARC, ALONE[0]]
-    experiment.run(settings(), compared, elsewhere, tmp_path)
-    keys = [job.key for job in experiment.make_jobs(settings(), compared, elsewhere)]
-    kept = [path for path in paths(runs) if path.parts[0] in (*keys, "policy")]
-    assert paths(tmp_path) == kept
-    ends = Counter(path.suffix for path in kept)
-    assert (
-        ends[".parquet"] == experiment.PARTS + 3 * len(compared) + 4
-        and ends[".safetensors"] == 3 + 2 + 1
-    )
-    assert Path("policy/arc.safetensors") in kept and Path("policy/policy.json") in kept
-    for path in kept:
-        assert artifacts.sha256_file(tmp_path / path) == artifacts.sha256_file(runs / path), path
-
-
-def beginning(runs: Path, other: Path) -> None:
-    """Everything but the trainings, so that only they are done again."""
-    for folder in folders(runs).values():
-        if artifacts.read_json(folder / "job.json")["settings"]["job"] != experiment.TRAINING:
-            (other / folder.name).symlink_to(folder)
-
-
-@contextmanager
-def killed(what: str):
-    """A training's end: while a batch of its third update is played, behind that before its rollouts are saved, after
-    the first one, or when it comes to its tests."""
-    where, name, when = {
-        "in an update": (System, "run", lambda number, jobs: number == 3),
-        "between savings": (sweep.JobProgress, "__call__", lambda number, done: number == 3),
-        "before any saving": (sweep.JobProgress, "__call__", lambda number, done: number == 1),
-        "in its tests": (System, "run", lambda number, jobs: jobs[0].item.split == "test"),
-    }[what]
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(where, name, dying(getattr(where, name), when))
-        yield
-
-
-@pytest.mark.parametrize(
-    ("variant", "what", "saved"),
-    [
-        ("arc", "in an update", SAVE),
-        ("arc", "in its tests", UPDATES),
-        ("bandit", "before any saving", 0),
-    ],
-)
 def test_a_training_that_was_killed_goes_on_to_the_same_bytes_and_asks_nothing_twice(
-    variant, what, saved, results, elsewhere, runs, tmp_path, monkeypatch
+    results, elsewhere, runs, tmp_path, monkeypatch
 ):
-    beginning(runs, tmp_path)
-    with killed(what):
-        experiment.run(settings(), [NAMED[variant]], elsewhere, tmp_path)
-    jobs_by_label = {
-        job.label: job for job in experiment.make_jobs(settings(), [NAMED[variant]], elsewhere)
-    }
-    training_job = jobs_by_label[f"{variant}/seed-0"]
-    folder, whole = training_job.folder(tmp_path), training_job.folder(runs)
-    assert not (folder / "done.json").exists() and (folder / "rollouts.parquet").exists() == (
-        saved > 0
-    )
+    """Killed in its third update, behind the two whose rollouts were saved."""
+    for folder in folders(runs).values():  # everything but the trainings is done
+        if artifacts.read_json(folder / "job.json")["settings"]["job"] != experiment.TRAINING:
+            (tmp_path / folder.name).symlink_to(folder)
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(System, "run", dying(System.run, lambda number, jobs: number == 3))
+        experiment.trained(settings(), [ARC], elsewhere, tmp_path)
+    folder = folders(tmp_path)["arc/seed-0"]
+    assert not (folder / "done.json").exists() and (folder / "rollouts.parquet").exists()
+
     jobs: list[ConfiguredQuestion] = []
     monkeypatch.setattr(System, "run", listened(jobs))
-    experiment.run(settings(), [NAMED[variant]], elsewhere, tmp_path)
-    assert sum(job.item.split == "train" for job in jobs) == (UPDATES - saved) * BATCH
+    experiment.trained(settings(), [ARC], elsewhere, tmp_path)
+    num_played = sum(job.item.split == "train" for job in jobs)
+    assert num_played == len(KINDS) * (UPDATES - SAVE) * BATCH
+    whole = folders(runs)["arc/seed-0"]
     assert paths(folder) == paths(whole)
     for path in paths(folder):
         assert (folder / path).read_bytes() == (whole / path).read_bytes(), path
-
-
-def test_broken_rollouts_of_a_killed_training_are_named_with_a_remedy(
-    results, models, runs, tmp_path
-):
-    beginning(runs, tmp_path)
-    with killed("between savings"):
-        experiment.run(settings(), [ARC], models, tmp_path)
-    path = folders(tmp_path)["arc/seed-0"] / "rollouts.parquet"
-    path.write_bytes(path.read_bytes()[:-50])
-    with pytest.raises(ValueError, match="rollouts.parquet .*; delete it and run again"):
-        experiment.run(settings(), [ARC], models, tmp_path)
-
-
-def test_another_seed_trains_and_draws_differently_and_leaves_the_first_alone(
-    results, models, runs
-):
-    both = experiment.run(settings(seeds=2), [NAMED["bandit"]], models, runs)
-    assert_frame_equal(
-        of(both.rollouts, "bandit"), of(results.rollouts, "bandit"), check_exact=True
-    )
-    assert (
-        of(both.tests, "random")["digest"].tolist()
-        == of(results.tests, "random")["digest"].tolist()
-    )
-    for frame, variant, n in (
-        (both.rollouts, "bandit", UPDATES * BATCH),
-        (both.tests, "random", ASKED),
-    ):
-        one, two = (of(frame, variant, seed) for seed in range(2))
-        assert len(one) == len(two) == n and one["digest"].tolist() != two["digest"].tolist()
-    assert (
-        of(both.rollouts, "bandit")["prompt"].tolist()
-        != of(both.rollouts, "bandit", 1)["prompt"].tolist()
-    )
 
 
 # Keys ---------------------------------------------------------------------------------------------
@@ -521,10 +305,9 @@ def test_another_seed_trains_and_draws_differently_and_leaves_the_first_alone(
 def keys(models):
     """Keys of all jobs by label, under changed parameters."""
 
-    def keys_by_label(compared=EVERYBODY, where=models, **changes) -> dict[str, str]:
-        return {
-            job.label: job.key for job in experiment.make_jobs(settings(**changes), compared, where)
-        }
+    def keys_by_label(compared=VARIANTS, where=models, **changes) -> dict[str, str]:
+        jobs = experiment.make_jobs(settings(**changes), compared, where)
+        return {job.label: job.key for job in jobs}
 
     return keys_by_label
 
@@ -538,168 +321,66 @@ def test_what_changes_no_result_makes_no_new_jobs(keys, tmp_path):
     same_atoms = tmp_path / "moved.yaml"
     shutil.copy(LIBRARY, same_atoms)
     before = keys()
-    assert len(before) == experiment.PARTS + len(EVERYBODY) + 3
     for change in (
         {"jobs": 3},
-        {"jobs": None},
         {"save_every": 5},
         {"atoms": str(same_atoms)},
         {"encoders": ["hashing"]},  # of a table that is made afterwards
-        {"llm": {"models": {"team": {"timeout": 5.0, "retries": 1, "concurrency": 3}}}},
         {"llm": {"max_usd": 1.0, "cassette": "replay"}},
-        {"llm": {"models": {"nano": {"max_tokens": 5}}}},  # no agent here
     ):
         assert keys(**change) == before, change
     assert before.items() >= keys([ARC]).items()
 
 
-def test_other_atoms_make_new_jobs(keys, tmp_path):
-    other_atoms = tmp_path / "atoms.yaml"
-    other_atoms.write_text(LIBRARY.read_text() + "# one remark more\n")
-    before = keys(SOME)
-    assert changed(before, keys(SOME, atoms=str(other_atoms))) == set(before)
-
-
-OTHERWISE = {
-    "model": "control",
-    "larger": "large",
-    "prompted": "scripted-small",
-    "encoder": "lab:lab-team",
-}
-PARTS = {f"searched/{part}" for part in range(experiment.PARTS)}
-SOME = [ARC, NAMED["bandit"], NAMED["grpo"], NAMED["only-hops"]]
-TRAINED = {f"{variant.name}/seed-0" for variant in SOME}
+DECLARED_JOBS = {f"declared/{part}" for part in range(NUM_PARTS)}
+TRAININGS = {f"{variant.name}/seed-0" for variant in VARIANTS}
 WHERE = {  # jobs that depend on a setting; all on every other
     "hosted_tiers": set(),  # of other agents than these, which are lab models
     "larger": {"arc/seed-0"},
-    "prompted": {"prompted"},
-    "encoder": TRAINED,
-    "train_items": TRAINED,
-    "draws": TRAINED,
-    "search_items": {*PARTS, "greedy"},
-    "grid": {*PARTS, "prompted"},
-    "sampled": PARTS,
-    "ppo": TRAINED - {"grpo/seed-0"},
+    "prompted": {"prompted", "optimized"},
+    "encoder": TRAININGS,
+    "train_items": TRAININGS,
+    "draws": TRAININGS,
+    "search_items": {*DECLARED_JOBS, "greedy", "optimized"},
+    "dev_items": {*DECLARED_JOBS, "greedy", "atoms"},
+    "grid": {*DECLARED_JOBS, "prompted"},
+    "sampled": DECLARED_JOBS,
+    "ppo": TRAININGS - {"grpo/seed-0"},
     "grpo": {"grpo/seed-0"},
-    "episodes": TRAINED - {"only-hops/seed-0"},
-    "alone_episodes": {"only-hops/seed-0"},
-    "sft": {"arc/seed-0", "only-hops/seed-0"},
+    "episodes": TRAININGS | {"optimized"},
+    "sft": TRAININGS,
     "dpo": {"arc/seed-0"},
 }
-ELSEWHERE = ("atoms", "jobs", "seeds", "save_every", "encoders", "glass")
-
-
-def otherwise(name: str, value) -> list:
-    """Other values of a setting; of a section those with one leaf changed each."""
-    if isinstance(value, dict):
-        return [{leaf: other} for leaf, old in value.items() for other in otherwise(leaf, old)]
-    if isinstance(value, list):
-        return [[*value[:-1], value[-1] + 1]]
-    if isinstance(value, str):
-        return [OTHERWISE[name]]
-    return [
-        2 * value if isinstance(value, int) else 0.75 * value + 0.001
-    ]  # a batch holds whole groups
+OTHER_VALUES = {
+    "model": "control", "larger": "large", "prompted": "scripted-small", "encoder": "lab:lab-team",
+    "hosted_tiers": [256, 512, 2048], "train_items": 7, "draws": 3, "search_items": 5, "dev_items": 5, "grid": 12,
+    "sampled": 12, "ppo": {"clip": 0.3}, "grpo": {"clip": 0.3}, "episodes": 64, "sft": {"epochs": 9},
+    "dpo": {"epochs": 9}, "tiers": [5, 9, 20], "temperature": 0.5, "test_items": 5, "reward": {"alpha": 4.0},
+}  # fmt: skip
+WITHOUT_RESULT = ("atoms", "jobs", "seeds", "ablation_seeds", "save_every", "encoders", "glass")
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in ConfigurationSettings.model_fields if name not in ELSEWHERE]
+    "name", [name for name in ConfigurationSettings.model_fields if name not in WITHOUT_RESULT]
 )
 def test_a_setting_makes_new_jobs_where_it_changes_a_result(name, keys):
-    before = keys(SOME)
-    for value in otherwise(name, settings().configuration.model_dump()[name]):
-        after = keys(SOME, **{name: value})
-        assert changed(before, after) == WHERE.get(name, set(before)), value
+    before = keys()
+    assert changed(before, keys(**{name: OTHER_VALUES[name]})) == WHERE.get(name, set(before))
 
 
-def test_an_arm_more_changes_no_other_nor_does_what_tables_call_it(keys):
-    assert keys([ARC]).items() <= keys(SOME).items()
+def test_another_label_makes_no_new_job(keys):
     assert keys([dataclasses.replace(ARC, label="otherwise")]) == keys([ARC])
 
 
-EPISODES = (
-    "lib.experiment.seeds",
-    "lib.tasks",
-    "lib.tools",
-    "lib.language_models.tokenizer",
-    "lib.language_models.chat_template",
-    "lib.language_models.kv_cache_forward",
-    "lib.language_models.generation",
-    "lib.language_models.lab_model",
-    "lib.language_models.serving.chat_completions",
-    "lib.language_models.training.agent_traces",
-    "lib.language_models.training.team_traces",
-    "lib.agent_configuration.action_space",
-    "lib.agent_configuration.questions",
-    "lib.agent_configuration.atoms",
-    "lib.agent_configuration.agent_models",
-    "lib.agent_configuration.agent_team",
-    "lib.agent_configuration.workflows",
-    "lib.agent_configuration.agent_system",
-    "lib.agent_configuration.rewards",
-    "lib.agent_configuration.experiment",
-)
-LEARNING = (
-    "lib.rl.losses",
-    "lib.agent_configuration.variants",
-    "lib.agent_configuration.encoders",
-    "lib.agent_configuration.policies",
-    "lib.agent_configuration.policy_updates",
-    "lib.agent_configuration.training",
-)
-JOBS_BY_MODULE = dict.fromkeys(EPISODES) | dict.fromkeys(LEARNING, TRAINED)  # None is all jobs
-JOBS_BY_MODULE |= {
-    "lib.agent_configuration.search": {*PARTS, "greedy", "prompted"},
-    "lib.agent_configuration.error_taxonomy": {*TRAINED, "random/seed-0", "greedy", "prompted"},
-    "lib.agent_configuration.prompted_baseline": {"prompted"},
-    "lib.llm.scripted": {"prompted"},
-    "lib.agent_configuration.synthetic_benchmark": set(),
-    "lib.agent_configuration.batched_policies": set(),
-}
-
-
-@pytest.mark.parametrize("module", JOBS_BY_MODULE)
-def test_another_version_of_the_code_makes_new_jobs_where_it_decides_a_result(
-    module, keys, monkeypatch
-):
-    before = keys(SOME)
-    monkeypatch.setattr(f"{module}.VERSION", 99)
-    jobs = JOBS_BY_MODULE[module]
-    assert changed(before, keys(SOME)) == (set(before) if jobs is None else jobs)
+def test_the_job_of_choices_builds_on_every_training(models):
+    jobs = experiment.make_jobs(settings(), COMPARED, models)
+    trainings = [job for job in jobs if job.settings["job"] == experiment.TRAINING]
+    choices = make_choices_job(settings(), models, trainings)
+    assert choices.settings["inputs"] == {job.label: job.key for job in trainings}
 
 
 @pytest.mark.parametrize(
-    "change",
-    [{"max_tokens": 50}, {"price_in": 1.0, "price_out": 1.0}],
-    ids=lambda told: next(iter(told)),
-)
-@pytest.mark.parametrize(
-    ("name", "where"),
-    [("team", None), ("team-large", {"arc/seed-0"}), ("scripted-large", {"prompted"})],
-)
-def test_another_model_behind_the_same_name_makes_new_jobs(name, where, change, keys):
-    before = keys()
-    assert changed(before, keys(llm={"models": {name: change}})) == (where or set(before))
-
-
-@pytest.mark.parametrize(
-    ("name", "stale"), [("lab-team", None), ("lab-team-large", {"arc/seed-0"}), ("lab-nano", set())]
-)
-@pytest.mark.parametrize("file", ["model.safetensors", "card.json"])
-def test_other_weights_or_cards_of_agents_make_new_jobs(name, stale, file, keys, models, tmp_path):
-    shutil.copytree(models, tmp_path, dirs_exist_ok=True)
-    before = keys()
-    assert keys(where=tmp_path) == before
-    path = tmp_path / name / file
-    path.write_bytes(path.read_bytes() + b" ")
-    assert changed(before, keys(where=tmp_path)) == (set(before) if stale is None else stale)
-
-
-# Before anything starts ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("change", "error", "told"),
+    ("change", "error", "message"),
     [
         ({"atoms": "data/atoms/none.yaml"}, ParamsError, "none.yaml"),
         ({"encoder": "magic"}, EncoderError, "magic"),
@@ -708,31 +389,32 @@ def test_other_weights_or_cards_of_agents_make_new_jobs(name, stale, file, keys,
     ],
     ids=["atoms", "encoder", "its model", "all models"],
 )
-def test_what_cannot_be_read_is_named(change, error, told, models, tmp_path):
-    with pytest.raises(error, match=told):
-        experiment.run(
-            settings(**change), models=models if change else tmp_path, runs=tmp_path / "runs"
-        )
+def test_what_cannot_be_read_is_named(change, error, message, models, tmp_path):
+    where = models if change else tmp_path
+    with pytest.raises(error, match=message):
+        experiment.run(settings(**change), models=where, runs=tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
 
 
-# The published policy -----------------------------------------------------------------------------
+# The published policies ---------------------------------------------------------------------------
 
 
-def test_the_published_policy_is_arc_of_the_first_seed(results, runs, place):
+def test_the_published_policies_are_those_of_arc_and_the_first_seed(results, runs, place):
     folder = folders(runs)["arc/seed-0"]
-    kept, own = (
-        artifacts.read_tensors(path / "arc.safetensors") for path in (folder, runs / "policy")
-    )
-    assert kept.keys() == own.keys() and all(np.array_equal(kept[name], own[name]) for name in own)
-    arrays = experiment.published(runs / "policy", place).arrays()
-    assert arrays.keys() == own.keys() and all(
-        np.array_equal(arrays[name], own[name]) for name in own
-    )
+    for kind in NAMES:
+        arrays = artifacts.read_tensors(folder / f"arc-{kind}.safetensors")
+        policy = experiment.published(runs / "policy", place, kind)
+        assert all(np.array_equal(policy.arrays()[name], arrays[name]) for name in arrays)
+
+
+def test_a_question_is_configured_by_the_policy_of_the_kind_that_it_is_like(place):
+    for kind in NAMES:
+        (item,) = questions(kind, "test", 1)
+        assert experiment.guess_kind(place, item) == kind
 
 
 @pytest.mark.parametrize("name", ["encoder", "atoms"])
-def test_a_policy_of_another_encoder_or_another_library_of_atoms_is_refused_with_the_remedy(
+def test_a_policy_of_another_encoder_or_library_is_refused_with_the_remedy(
     name, results, models, runs, tmp_path
 ):
     path = tmp_path / "atoms.yaml"
@@ -744,45 +426,77 @@ def test_a_policy_of_another_encoder_or_another_library_of_atoms_is_refused_with
         experiment.opened_place(context, other_settings.configuration) as other,
         pytest.raises(ParamsError, match=f"another {name}; run `make repro`"),
     ):
-        experiment.published(runs / "policy", other)
-
-
-def test_errors_have_a_kind_and_right_answers_none(results):
-    frame = results.tests
-    assert (frame["correct"].eq(1) == frame["error"].eq("")).all()
-    assert set(frame["error"]) <= {"", *error_taxonomy.KINDS} and frame["error"].nunique() > 2
-
-
-def test_trainings_alone_have_the_tests_of_the_whole_study(results, models, runs, monkeypatch):
-    monkeypatch.setattr(experiment, "work", refuse)
-    found = experiment.trained(settings(), [ARC, NAMED["grpo"]], models, runs)
-    assert set(found["method"]) == {"arc_no_sft", "arc", "arc_dpo", "grpo"}
-    for variant in set(found["method"]):
-        assert_frame_equal(of(found, variant), of(results.tests, variant)[list(found)])
-
-
-def test_everybody_is_tested_under_the_same_dice_which_no_training_threw(results, jobs):
-    """But for what was searched: that has a second try."""
-    trained, tested = (
-        Counter(job.draw for job in jobs if job.item.split == split) for split in ("train", "test")
-    )
-    assert set(trained) == set(range(settings().configuration.draws)) and not set(trained) & set(
-        tested
-    )
-    assert sorted(tested.values()) == [CANDIDATES * ASKED, CANDIDATES * ASKED + len(results.tests)]
-
-
-def test_a_study_without_arc_publishes_nothing(results, models, runs, tmp_path):
-    beginning(runs, tmp_path)
-    folder = folders(runs)["only-chain/seed-0"]
-    (tmp_path / folder.name).symlink_to(folder)
-    experiment.run(settings(), [NAMED["only-chain"]], models, tmp_path)
-    assert not (tmp_path / "policy").exists()
+        experiment.published(runs / "policy", other, "chain")
 
 
 def test_the_plan_of_costs_bounds_the_questions_that_were_worked_on(results, jobs):
-    configuration = settings().configuration
-    num_atoms = len(library(config.ROOT / configuration.atoms))
-    planned = sum(cost_plan.count_training_questions(configuration, EVERYBODY))
-    planned += cost_plan.count_searched_questions(configuration, num_atoms)
-    assert len(jobs) <= planned < 3 * len(jobs)
+    params = settings()
+    num_atoms = len(library(config.ROOT / params.configuration.atoms))
+    planned = sum(cost_plan.count_training_questions(params, COMPARED))
+    planned += cost_plan.count_searched_questions(params.configuration, num_atoms)
+    assert len(jobs) <= planned < 4 * len(jobs)
+
+
+# The full run -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def full_jobs(models, monkeypatch):
+    """The jobs of the full run on the small models, under changed parameters."""
+    monkeypatch.setattr(checkpoints, "MODELS", models)
+    return lambda **changes: full_run.list_jobs(settings(**changes))
+
+
+def test_the_full_run_has_the_seeds_that_it_promises_and_fewer_of_ablations(full_jobs):
+    jobs = full_jobs(seeds=3, ablation_seeds=2)
+    labels = [job.label for job in jobs]
+    assert len(set(labels)) == len({job.key for job in jobs}) == len(jobs)
+    for variants, num_seeds in (((ARC, *BASELINES), 3), (ABLATIONS, 2)):
+        for variant in variants:
+            trainings = [label for label in labels if label.startswith(f"{variant.name}/")]
+            assert trainings == [f"{variant.name}/seed-{seed}" for seed in range(num_seeds)]
+    assert config.load("full").configuration.seeds >= 5
+    assert config.load("full").configuration.episodes == 4_000  # as in the paper
+
+
+def test_the_recorded_table_gives_the_estimates_of_the_rows_that_it_was_made_from(
+    results, full_jobs, tmp_path
+):
+    """Its questions have short names, its numbers are rounded, and some columns are left out."""
+    rows = recorded.make_rows(results, settings())
+    kept = full_run.round_measurements(full_run.number_items(rows))
+    path = tmp_path / "table.parquet"
+    table = results_table.make_results(recorded.SYSTEM, kept)
+    write_full_results(full_run.FULL_RUN, table, full_jobs(), 1.0, path)
+    full = read_full_results(full_run.FULL_RUN, settings(), path)
+    assert full.is_current and len(full.rows) == len(rows)
+
+    before = estimates.estimate_metrics(results_table.make_results(recorded.SYSTEM, rows))
+    after = estimates.estimate_metrics(full.rows)
+    assert after.keys() == before.keys()
+    for name, estimate in before.items():
+        value = estimate["value"] if isinstance(estimate, pd.Series) else estimate
+        value_after = after[name]["value"] if isinstance(estimate, pd.Series) else after[name]
+        if isinstance(value, str):
+            assert value_after == value, name
+        else:
+            assert value_after == pytest.approx(value, abs=1e-4), name
+
+
+@pytest.mark.parametrize(
+    ("field", "is_current"), [("tokens_per_second", True), ("dollars_per_1k_tokens", False)]
+)
+def test_a_recorded_table_is_outdated_by_another_price_and_not_by_another_speed(
+    field, is_current, results, full_jobs, models, tmp_path, monkeypatch
+):
+    """A card holds both; rewards read neither, costs the price."""
+    kept = full_run.number_items(recorded.make_rows(results, settings()))
+    path = tmp_path / "table.parquet"
+    write_full_results(full_run.FULL_RUN, kept, full_jobs(), 1.0, path)
+    other_models = tmp_path / "models"
+    shutil.copytree(models, other_models)
+    card_path = other_models / "lab-team" / "card.json"
+    artifacts.write_json(card_path, artifacts.read_json(card_path) | {field: 7.0})
+    monkeypatch.setattr(checkpoints, "MODELS", other_models)
+    full = read_full_results(full_run.FULL_RUN, settings(), path)
+    assert full.is_current == is_current

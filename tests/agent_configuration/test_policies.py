@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lib.agent_configuration import action_space, policies, policy_updates
 from lib.agent_configuration.policies import Parts, PromptPolicy
-from lib.agent_configuration.policy_updates import EpisodeBatch, Rules, Side
+from lib.agent_configuration.policy_updates import EpisodeBatch, PolicyTrainer, Rules
 from lib.experiment import seeds
 
 INPUTS, HIDDEN = 4, 8
@@ -58,7 +58,7 @@ def pinned(drawn: torch.Tensor) -> torch.Tensor:
 def test_masked_actions_stay_impossible_after_gradients_and_gradients_stay_finite():
     policy = structure()
     before = [weight.detach().clone() for weight in policy.parameters()]
-    side, at = Side.of(policy, INPUTS, 0.05), states(64)
+    side, at = PolicyTrainer.of(policy, INPUTS, 0.05), states(64)
     for turn in range(6):
         drawn = policy.draw(at, dice(2, turn))
         rewards = torch.randn(64, generator=dice(3, turn))
@@ -87,14 +87,14 @@ def test_probabilities_sum_to_one_and_only_without_masks_a_part_lies_outside_the
 
 # Drawing and judging -------------------------------------------------------------------------------
 
-FLAT = {"bandit": policies.bandit, "stepwise": policies.stepwise}
+FLAT = {"bandit": policies.bandit, "autoregressive": policies.autoregressive}
 
 
 def parts(kind: str) -> Parts:
-    return structure() if kind == "structure" else opinionated(FLAT[kind](INPUTS, 7, HIDDEN))
+    return structure() if kind == "structure" else opinionated(FLAT[kind](INPUTS, ROLES, HIDDEN))
 
 
-@pytest.mark.parametrize("kind", ["structure", "bandit", "stepwise"])
+@pytest.mark.parametrize("kind", ["structure", "bandit", "autoregressive"])
 def test_what_was_drawn_is_judged_as_it_was_drawn_and_without_dice_every_part_is_the_likeliest(
     kind,
 ):
@@ -119,7 +119,7 @@ def test_the_entropy_is_that_of_all_parts_given_what_was_drawn():
     assert entropy.tolist() == pytest.approx([alone + np.log(16) + np.log(3), alone], rel=1e-5)
 
 
-@pytest.mark.parametrize("kind, independent", [("bandit", True), ("stepwise", False)])
+@pytest.mark.parametrize("kind, independent", [("bandit", True), ("autoregressive", False)])
 def test_parts_of_a_bandit_are_independent_and_steps_see_what_came_before(kind, independent):
     """log p(a, b) + log p(a', b') is log p(a, b') + log p(a', b) exactly where a and b know nothing of each other."""
     policy, gaps = parts(kind), []
@@ -135,11 +135,32 @@ def test_parts_of_a_bandit_are_independent_and_steps_see_what_came_before(kind, 
 
 
 def test_a_flat_policy_has_a_part_for_every_atom_of_every_agent():
-    policy = policies.bandit(INPUTS, 7, HIDDEN)
+    policy = policies.bandit(INPUTS, ROLES, HIDDEN)
     assert policy.sizes == (9, 16, 16, 3, 3, 3, 8, 8, 8, 8, 8, 8, 8, 8, 8)
     drawn = parts("bandit").draw(states(2_000), dice(1)).actions
-    assert drawn.shape == (2_000, 15) and pinned(drawn[:, :6]).any()
+    assert drawn.shape == (2_000, 15)
     assert drawn[:, 6:].min() == 0 and drawn[:, 6:].max() == 7
+
+
+@pytest.mark.parametrize("kind", FLAT)
+def test_a_flat_policy_has_the_masks_of_the_hierarchy(kind):
+    """Nothing for an agent that the workflow lacks, and to each agent only atoms of its role."""
+    drawn = parts(kind).draw(states(2_000), dice(1)).actions
+    assert not pinned(drawn[:, :6]).any()
+    for row in drawn.tolist():
+        present = action_space.agents(action_space.WORKFLOWS[row[0]])
+        for agent in range(3):
+            for choice in row[6 + 3 * agent : 9 + 3 * agent]:
+                assert choice == 0 or (agent in present and ROLES[agent, choice - 1])
+
+
+def test_parts_that_the_workflow_pins_are_no_steps_of_an_mdp():
+    policy = parts("autoregressive")
+    direct, verify = action_space.WORKFLOWS.index("direct"), action_space.WORKFLOWS.index("verify")
+    is_choice = policy.is_choice(torch.tensor([direct, verify]))
+    names = list(action_space.DIMENSIONS)
+    assert not is_choice[0, names.index("tools2")] and is_choice[1, names.index("tools2")]
+    assert is_choice[:, 0].all() and not is_choice[0, 9:].any() and is_choice[1, 9:].any()
 
 
 # Prompts -------------------------------------------------------------------------------------------

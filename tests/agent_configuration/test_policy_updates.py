@@ -11,8 +11,9 @@ from torch import nn
 from torch.distributions import Categorical
 
 from lib.agent_configuration import policies, policy_updates
+from lib.agent_configuration.action_space import WORKFLOWS
 from lib.agent_configuration.policies import Steps
-from lib.agent_configuration.policy_updates import EpisodeBatch, Rules, Side
+from lib.agent_configuration.policy_updates import EpisodeBatch, PolicyTrainer, Rules
 from lib.experiment import seeds
 
 INPUTS = 3
@@ -71,10 +72,10 @@ def test_a_decision_is_paid_less_the_more_decisions_follow():
 # PPO -----------------------------------------------------------------------------------------------
 
 
-def toy(n: int, grouped: bool) -> tuple[Side, EpisodeBatch]:
+def toy(n: int, grouped: bool) -> tuple[PolicyTrainer, EpisodeBatch]:
     """Structures of which those with workflow 3 are paid."""
     side, at = (
-        Side.of(policies.structure_policy(INPUTS, hidden=16), INPUTS, 3e-3, not grouped),
+        PolicyTrainer.of(policies.structure_policy(INPUTS, hidden=16), INPUTS, 3e-3, not grouped),
         torch.ones(n, INPUTS),
     )
     drawn = side.policy.draw(at, dice(4))
@@ -84,7 +85,7 @@ def toy(n: int, grouped: bool) -> tuple[Side, EpisodeBatch]:
     )
 
 
-def chance(side: Side, workflow: int) -> float:
+def chance(side: PolicyTrainer, workflow: int) -> float:
     with torch.no_grad():
         hidden = side.policy.trunk(torch.ones(1, INPUTS))
         return float(
@@ -129,7 +130,7 @@ def test_prompt_decisions_are_updated_with_their_own_advantages():
     """One agent, one atom: to tell it is paid, to stop is not, whatever the structure."""
     roles = np.array([[True], [False], [False]])
     prompt = policies.PromptPolicy(INPUTS, roles, hidden=16)
-    structure, side = toy(128, False)[0], Side.of(prompt, prompt.inputs, 3e-3)
+    structure, side = toy(128, False)[0], PolicyTrainer.of(prompt, prompt.inputs, 3e-3)
     at, chances = torch.ones(128, INPUTS), []
     for turn in range(3):
         drawn = structure.policy.draw(at, dice(5, turn))
@@ -154,7 +155,7 @@ def test_gradients_are_cut_to_their_greatest_norm(scale):
     policy = policies.structure_policy(INPUTS, hidden=8)
     value = policies.Value(INPUTS, 8)
     weights = [*policy.parameters(), *value.parameters()]
-    side = Side(policy, value, torch.optim.SGD(weights, lr=1.0))
+    side = PolicyTrainer(policy, value, torch.optim.SGD(weights, lr=1.0))
     before = [weight.detach().clone() for weight in weights]
     side.step(scale * sum((weight**2).sum() for weight in weights), 0.5)
     moved = float(
@@ -178,9 +179,9 @@ def test_the_elite_is_right_and_among_the_best():
         assert not policy_updates.elite(np.zeros(n), np.arange(float(n)), 0.3)[0].any()
 
 
-def coin_side(first: float, rate: float = 0.2) -> tuple[Coin, Side]:
+def coin_side(first: float, rate: float = 0.2) -> tuple[Coin, PolicyTrainer]:
     coin = Coin(first)
-    return coin, Side(coin, None, torch.optim.Adam(coin.parameters(), lr=rate))
+    return coin, PolicyTrainer(coin, None, torch.optim.Adam(coin.parameters(), lr=rate))
 
 
 def test_the_loss_of_imitation_is_minus_log_p_minus_the_entropy_bonus():
@@ -214,7 +215,7 @@ def test_imitation_moves_towards_what_is_shown_and_an_entropy_bonus_leaves_it_le
 
 def test_masked_actions_stay_impossible_when_a_policy_imitates():
     policy = policies.structure_policy(INPUTS, hidden=8)
-    side, at = Side.of(policy, INPUTS, 1e-2, valued=False), torch.ones(1, INPUTS)
+    side, at = PolicyTrainer.of(policy, INPUTS, 1e-2, valued=False), torch.ones(1, INPUTS)
     shown = torch.tensor([[0, 3, 0, 1, 0, 0]])
     before = float(policy.judge(at, shown)[0].detach())
     losses = policy_updates.imitate(side, [(at, shown)] * 20, 0.01, 0.5)
@@ -251,3 +252,46 @@ def test_log_probabilities_of_an_episodes_decisions_are_added():
         -5.0,
         0.0,
     ]
+
+
+def test_an_mdp_discounts_each_choice_by_how_many_choices_come_after_it():
+    """Two episodes, worked by hand: "direct" has no second agent, so fewer of its parts are choices."""
+    roles = np.array([[True], [False], [False]])
+    policy = policies.autoregressive(2, roles, 4)
+    sizes = policy.sizes
+    trainer = PolicyTrainer.of(policy, policy_updates.count_step_inputs(2, sizes), 1e-3)
+    actions = torch.zeros(2, len(sizes), dtype=torch.int64)
+    actions[1, 0] = WORKFLOWS.index("verify")
+    states = torch.eye(2)
+    logp, _ = policy.judge_parts(states, actions)
+    rewards = torch.tensor([1.0, 2.0])
+    batch = EpisodeBatch(
+        states,
+        actions,
+        logp.sum(1).detach(),
+        None,
+        rewards,
+        torch.arange(2),
+        part_logp=logp.detach(),
+    )
+    targets = []
+
+    def record(inputs):
+        targets.append(inputs)
+        return torch.zeros(len(inputs))
+
+    trainer.value.forward = record
+    losses_of_update = policy_updates.update(
+        trainer, None, batch, Rules(stepwise=True, gamma=0.5, epochs=1)
+    )
+    # "direct": workflow, tools1, three budgets but budget2, and three slots of the reasoner's atoms are choices.
+    num_choices = policy.is_choice(actions[:, 0]).sum(1).tolist()
+    assert num_choices == [7, 9]
+    returns = [0.5 ** (6 - t) for t in range(7)] + [2 * 0.5 ** (8 - t) for t in range(9)]
+    assert losses_of_update["structure_value"] == pytest.approx(
+        np.mean(np.square(returns)), rel=1e-5
+    )
+    assert targets[0].shape == (16, policy_updates.count_step_inputs(2, sizes))
+    # A step sees the choices before it and none after: the first step of each episode sees none.
+    seen = targets[0][:, 2 : 2 + sum(sizes)].sum(1)
+    assert seen[0] == seen[7] == 0 and seen[6] > seen[1] > 0

@@ -5,7 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib.agent_configuration.rewards import Weights, reward, utility
+from lib.agent_configuration.action_space import WORKFLOWS
+from lib.agent_configuration.agent_team import MOST_TOOLS
+from lib.agent_configuration.graph import count_most_tool_calls
+from lib.agent_configuration.rewards import Weights, derive_reward_facts, reward, utility
 
 MOST = 192.0
 CASES = [  # right, steps, tokens, used, allocated: paid, by appendix F's coefficients
@@ -84,3 +87,30 @@ def test_every_coefficient_weighs_its_own_term():
     assert paid(1, 4, 96, 3, 5, **w) == 2 - 3 * 4 - 5 * 0.5 + 7 * (11 * 3 + 13)
     assert paid(0, 4, 96, 3, 5, **w) == -3 * 4 - 5 * 0.5 + 7 * 11 * 3
     assert paid(1, 4, 96, 0, 5, **w) == 2 - 3 * 4 - 5 * 0.5 - 7 * 17 * 5
+
+
+FACTS = derive_reward_facts(Weights(), num_tools=4, most_steps=7, most_tool_calls=36)
+
+
+def test_a_wrong_answer_with_many_tool_calls_earns_more_than_a_right_one_with_idle_tools():
+    """Worked by hand: 36 x .1 - 7 x .02 = 3.46; 5 - .02 - 4 x .3 = 3.78; with the tools of two agents 2.58."""
+    assert FACTS.wrong_with_most_tool_calls == pytest.approx(3.46)
+    assert FACTS.right_with_idle_tools == pytest.approx(3.78)
+    assert FACTS.wrong_with_most_tool_calls > paid(1, 1, 0, 0, 8)
+
+
+def test_fifty_one_tool_calls_outweigh_a_right_answer_without_tools_and_fifty_do_not():
+    assert FACTS.tool_calls_to_outweigh == 51
+    assert paid(0, 1, 0, 51, 4) > FACTS.right_without_tools == pytest.approx(4.98)
+    assert paid(0, 1, 0, 49, 4) < FACTS.right_without_tools
+
+
+def test_tokens_can_be_more_than_t_max():
+    assert FACTS.largest_token_share == pytest.approx(7 / 3)
+
+
+def test_the_evaluator_makes_the_most_tool_calls_of_all_workflows():
+    """Six of its seven calls are of agents with tools, each of which makes MOST_TOOLS calls at most."""
+    most = count_most_tool_calls()
+    assert most == {name: most[name] for name in WORKFLOWS}
+    assert max(most, key=most.get) == "evaluator" and most["evaluator"] == 6 * MOST_TOOLS == 36

@@ -15,7 +15,6 @@ from lib.agent_configuration.agent_system import ConfiguredAnswer
 from lib.agent_configuration.policy_updates import Rules, joined
 from lib.agent_configuration.rewards import Weights
 from lib.agent_configuration.training import (
-    KINDS,
     ConfigurationPolicy,
     ConfigurationTraining,
     Refining,
@@ -23,7 +22,9 @@ from lib.agent_configuration.training import (
     pairs,
     prefer_better,
     refine,
+    train_side_by_side,
 )
+from lib.agent_configuration.variants import MDP, POLICY_KINDS
 from lib.experiment import artifacts
 from lib.tasks import Item
 from tests.agent_configuration.small import ATOMS, CHAIN, LONG, NAMES
@@ -65,9 +66,8 @@ def training(
     grouped: bool = False,
 ) -> ConfigurationTraining:
     policy = ConfigurationPolicy(kind, STATES.shape[1], ATOMS, seed=seed)
-    plan = TrainingPlan(
-        updates * batch, batch, (rate, rate), Rules(grouped=grouped), Weights(), 4 if grouped else 1
-    )
+    rules = Rules(grouped=grouped, stepwise=kind == MDP)
+    plan = TrainingPlan(updates * batch, batch, (rate, rate), rules, Weights(), 4 if grouped else 1)
     return ConfigurationTraining(policy, system or Fake(), items, STATES, plan, seed, played)
 
 
@@ -113,7 +113,8 @@ def test_arc_learns_which_workflow_solves_which_question():
 
 
 @pytest.mark.parametrize(
-    "kind, grouped", [("bandit", False), ("episodes", False), ("hierarchy", True)]
+    "kind, grouped",
+    [("bandit", False), ("autoregressive", False), ("mdp", False), ("hierarchy", True)],
 )
 def test_rivals_learn_as_well(kind, grouped):
     made = done(kind=kind, updates=7, batch=40, rate=1e-2, grouped=grouped)
@@ -152,7 +153,7 @@ class Filtered(Fake):
     "kind, grouped", [("hierarchy", False), ("hierarchy", True), ("bandit", False)]
 )
 def test_nothing_is_learned_from_an_episode_that_the_infrastructure_lost(kind, grouped):
-    made = done(system=Filtered(LONG.prompt), kind=kind, grouped=grouped, batch=16)
+    made = done(system=Filtered(LONG.prompt), kind=kind, grouped=grouped, batch=32, updates=4)
     for (batch, correct), rows in zip(made.buffer, made.rows, strict=True):
         is_scored = (rows["prompt"] == CHAIN.prompt).to_numpy()
         assert 0 < is_scored.sum() < len(rows) and len(batch) == len(correct) == is_scored.sum()
@@ -198,7 +199,7 @@ def test_a_training_asks_for_every_episode_once_and_keeps_all_of_it():
 # Policies ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", POLICY_KINDS)
 def test_a_policy_chooses_valid_configurations_of_the_right_roles(kind):
     policy = ConfigurationPolicy(kind, 3, ATOMS, seed=1)
     made = policy.decide(
@@ -217,23 +218,42 @@ def test_a_policy_chooses_valid_configurations_of_the_right_roles(kind):
 
 
 def test_what_a_flat_action_means():
-    """An atom of another role, one that is told twice, and one of an agent that is not there are no atoms."""
+    """Choice 0 is no atom, and an atom that is chosen twice counts once."""
     flat = ConfigurationPolicy("bandit", 3, ATOMS)
-    assert flat._flat([2, 1, 2, 0, 1, 2, 2, 1, 2, 5, 0, 1, 7, 0, 6]) == Configuration(
-        (2, 1, 2, 0, 1, 2), ((NAMES[1], NAMES[0]), (NAMES[4],), (NAMES[6], NAMES[5]))
-    )
-    assert flat._flat([0, 1, 2, 0, 1, 2, 0, 1, 1, 5, 0, 0, 7, 0, 6]) == Configuration(
-        (0, 1, 0, 0, 0, 2), ((NAMES[0],), (), ())
-    )
-    assert flat._flat([2, 0, 0, 0, 0, 0, 5, 6, 7, 1, 0, 0, 0, 0, 0]) == Configuration(
-        (2, 0, 0, 0, 0, 0)
-    )
+    read = flat._read_flat([2, 1, 2, 0, 1, 2, 2, 1, 2, 5, 0, 0, 7, 0, 6])
+    atoms = ((NAMES[1], NAMES[0]), (NAMES[4],), (NAMES[6], NAMES[5]))
+    assert read == Configuration((2, 1, 2, 0, 1, 2), atoms)
+    assert flat._read_flat([2, *[0] * 14]) == Configuration((2, 0, 0, 0, 0, 0))
+
+
+def test_trainings_side_by_side_learn_what_each_learns_alone():
+    alone = [done(seed=seed, kind=kind) for seed, kind in ((0, "hierarchy"), (1, "mdp"))]
+    together = [training(seed=seed, kind=kind) for seed, kind in ((0, "hierarchy"), (1, "mdp"))]
+    train_side_by_side(together)
+    for one, other in zip(alone, together, strict=True):
+        assert weights(one.policy) == weights(other.policy) and other.is_finished
+
+
+def test_all_methods_of_a_seed_meet_the_same_questions():
+    asked = {}
+    for kind in POLICY_KINDS:
+        system = Fake()
+        done(kind=kind, system=system)
+        asked[kind] = [(job.item.prompt, job.draw) for job in system.asked]
+    assert len(set(map(tuple, asked.values()))) == 1
+
+
+def test_a_plan_for_another_kind_of_policy_is_refused():
+    policy = ConfigurationPolicy("mdp", STATES.shape[1], ATOMS)
+    plan = TrainingPlan(8, 8, (1e-3, 1e-3), Rules(stepwise=False), Weights())
+    with pytest.raises(ValueError, match="stepwise is False with a policy of kind 'mdp'"):
+        ConfigurationTraining(policy, Fake(), ITEMS, STATES, plan, 0)
 
 
 # Equal seeds ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", POLICY_KINDS)
 def test_a_policys_first_weights_hang_on_its_seed_alone_and_travel_to_another(kind):
     one = ConfigurationPolicy(kind, 3, ATOMS, seed=3)
     torch.rand(3)
@@ -262,7 +282,7 @@ def test_equal_seeds_give_equal_bytes():
 
 
 @pytest.mark.parametrize(
-    "kind, kept", [("hierarchy", 1), ("hierarchy", UPDATES), ("bandit", 2), ("episodes", 2)]
+    "kind, kept", [("hierarchy", 1), ("hierarchy", UPDATES), ("bandit", 2), ("mdp", 2)]
 )
 def test_a_training_that_goes_on_asks_nothing_twice_and_ends_with_the_same_weights(
     kind, kept, tmp_path

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lib.agent_configuration.action_space import WORKFLOWS, Structure, repaired
+from lib.agent_configuration.action_space import WORKFLOWS, Structure, agents, repaired
 from lib.agent_configuration.graph import graph
 from lib.agent_configuration.workflows import CALLS, PROGRAMS
 from tests.agent_configuration.small import Asked, Voice, run, team
@@ -95,7 +95,7 @@ SHOWN = {
         ("answerer", 3, "question Q votes a1 a2 a3"),
     ],  # without their reasons
     "orchestrator": [
-        ("router", 3, "Q"),
+        ("router", 1, "Q"),
         ("worker", 2, "question Q subtask left"),
         ("worker", 2, f"question Q subtask right evidence {W[1]}"),
         ("answerer", 3, f"question Q evidence {W[1]} evidence {W[2]}"),
@@ -233,7 +233,7 @@ def test_only_sectioning_and_voting_have_calls_at_the_same_time(workflow):
         ),
         (
             "orchestrator",
-            [("router", 2), ("worker", 1), ("worker", 1), ("answerer", 2)],
+            [("router", 0), ("worker", 1), ("worker", 1), ("answerer", 2)],
             [(0, 1, True), (0, 2, True), (1, 2, True), (1, 3, True), (2, 3, True)],
         ),
         (
@@ -257,10 +257,21 @@ def test_the_three_attempts_draw_numbers_of_their_own():
 
 
 def test_a_coordinator_is_told_whether_parts_are_done_at_once_or_one_after_the_other():
-    for workflow, way in (("sectioning", "split"), ("orchestrator", "plan")):
+    for workflow, expected in (
+        ("sectioning", "split only the answer"),
+        ("orchestrator", "plan be brief"),  # the first agent plans, with its own prompt
+    ):
         voice = Voice(says())
         run(team(voice, structure(workflow), prompts=PROMPTS))
-        assert voice.heard[0].system == f"{way} only the answer"
+        assert voice.heard[0].system == expected
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS)
+def test_every_agent_that_a_workflow_has_makes_a_call_and_no_other_agent_does(workflow):
+    callers = set()
+    for need in ("reason", "search"):  # the router's two ways
+        callers |= {agent - 1 for _, agent, _ in calls(workflow, need=need)}
+    assert callers == set(agents(workflow))
 
 
 def test_a_plan_that_is_none_gives_the_workers_nothing():

@@ -3,7 +3,9 @@
 Agents have the size of the laptop profile and random weights, the tools are the real ones. Untrained agents neither
 call nor come to an end: who has tools writes a few tokens that are read as a call, and then uses all of its budget, so
 that an episode is longer here than a trained agent's. Equal requests are answered once; here every engine is a new one.
-Goal: a batch as large as an update's is played three times as fast as its episodes one after another.
+Goals: a batch as large as an update's is played three times as fast as its episodes one after another; and the batches
+of five trainings, one for each kind of question, faster together than one training after another. Printed are episodes
+a second, of which the full run needs 60.
 """
 
 from dataclasses import replace
@@ -41,6 +43,11 @@ ASKED = {
     "python": "47 * 38",
 }
 
+LIBRARY = atoms.select_atoms(atoms.library(config.ROOT / OWN.atoms), "lab")
+ATOM_NAMES = [[atom.name for atom in LIBRARY if atom.role == role] for role in AGENTS]
+TOGETHER_GOAL = 1.2  # five trainings side by side, beside one after another
+WANTED = 60  # episodes a second of the full run
+
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
@@ -68,7 +75,7 @@ def model():
 @pytest.fixture(scope="module")
 def play(model):
     """Plays batches of jobs one after another with a new engine, and gives the system and all outcomes."""
-    told = atoms.prompts(atoms.library(config.ROOT / OWN.atoms), "lab")
+    told = atoms.prompts(LIBRARY, "lab")
     loop = EventLoopThread()
     with Sandbox() as sandbox:
         tools = experiment.toolbox(sandbox)
@@ -88,14 +95,21 @@ def play(model):
 @pytest.fixture(scope="module")
 def jobs():
     """Questions of all kinds under configurations of all workflows."""
-    library = atoms.library(config.ROOT / OWN.atoms)
-    names = [
-        [a.name for a in library if a.role == role and a.family == atoms.BASE] for role in AGENTS
-    ]
     items = [questions(kind.name, "train", BATCH)[i] for i in range(BATCH) for kind in KINDS]
-    return [
-        ConfiguredQuestion(*told) for told in zip(items, search.sampled(BATCH, names), strict=False)
-    ]
+    configurations = search.sampled(BATCH, ATOM_NAMES)
+    return [ConfiguredQuestion(*pair) for pair in zip(items, configurations, strict=False)]
+
+
+@pytest.fixture(scope="module")
+def batches():
+    """An update's batch of each kind of question."""
+    configurations = search.sampled(BATCH * len(KINDS), ATOM_NAMES)
+    by_kind = []
+    for number, kind in enumerate(KINDS):
+        own = configurations[number * BATCH : (number + 1) * BATCH]
+        pairs = zip(questions(kind.name, "train", BATCH), own, strict=True)
+        by_kind.append([ConfiguredQuestion(*pair) for pair in pairs])
+    return by_kind
 
 
 def test_a_batch_of_episodes_is_played_many_times_as_fast_as_its_episodes_one_after_another(
@@ -119,5 +133,20 @@ def test_a_batch_of_episodes_is_played_many_times_as_fast_as_its_episodes_one_af
         f"\n{BATCH} episodes with {calls} calls of agents and {written} tokens: {BATCH * times.fast:.2f} s at once, "
         f"{BATCH * times.slow:.2f} s one by one: {times.ratio:.1f}x; {1 / times.fast:.0f} episodes/s, "
         f"{EPISODES:,} in {EPISODES * times.fast:.0f} s"
+    )
+    assert times.ratio >= goal
+
+
+def test_trainings_of_all_kinds_are_played_faster_together_than_one_after_another(play, batches):
+    together = [job for batch in batches for job in batch]
+    _, at_once = play(together)
+    _, in_turn = play(*batches)
+    assert [o.text for o in in_turn] == [o.text for o in at_once]  # the same episodes
+    goal = relax(TOGETHER_GOAL)
+    times = compare(lambda: play(*batches), lambda: play(together), goal, rounds=2)
+    per_second = len(together) / times.fast
+    print(
+        f"\n{len(together)} episodes of {len(batches)} trainings: {times.fast:.2f} s together, {times.slow:.2f} s in "
+        f"turn: {times.ratio:.1f}x; {per_second:.0f} episodes/s of untrained agents, {WANTED} are wanted"
     )
     assert times.ratio >= goal

@@ -12,6 +12,7 @@ import pandas as pd
 
 from lib import config
 from lib.agent_configuration import experiment, synthetic_benchmark
+from lib.agent_configuration.questions import KINDS
 from lib.agent_configuration.variants import NAMED
 from lib.config import ConfigurationSettings, LLMSettings, Params
 from lib.experiment import artifacts, sweep
@@ -51,19 +52,20 @@ SETTINGS = {
     "hosted_tiers": [256, 512, 1024],
     "temperature": 0.7,
     "seeds": 1,
+    "ablation_seeds": 1,
     "jobs": 1,
     "draws": 2,
     "train_items": 3,
     "search_items": 1,
+    "dev_items": 2,
     "test_items": 2,
     "grid": 9,
     "sampled": 9,
     "episodes": 24,
-    "alone_episodes": 8,
     "save_every": 1,
     "reward": REWARD,
     "ppo": LEARNING,
-    "grpo": LEARNING | {"group": 4},
+    "grpo": LEARNING | {"group": 4, "gamma": None},
     "sft": REFINING,
     "dpo": REFINING,
     "glass": {
@@ -126,7 +128,7 @@ def small_jobs(folder: Path) -> list[SmallJob]:
     jobs = experiment.make_jobs(settings, [NAMED["arc"]], models)
     return [
         SmallJob(_first(jobs, experiment.TRAINING), work, summarize_training),
-        SmallJob(_first(jobs, experiment.SAMPLED_SET), work, summarize_search),
+        SmallJob(_first(jobs, experiment.DECLARED_SET), work, summarize_search),
         SmallJob(
             _first(
                 synthetic_benchmark.make_jobs(settings.configuration), synthetic_benchmark.LOOKS
@@ -174,15 +176,16 @@ def summarize_training(folder: Path, result: dict[str, Any]) -> dict[str, Any]:
         for name in ("rollouts", "learning", "tests")
     )
     policies = {
-        name: artifacts.read_tensors(folder / f"{name}.safetensors")
+        f"{name}, {kind.name}": artifacts.read_tensors(folder / f"{name}-{kind.name}.safetensors")
         for name in ("arc_no_sft", "arc", "arc_dpo")
+        for kind in KINDS
     }
     return {
         "refinements": result,
         "workflows of rollouts": rollouts["w"].head(SHOWN).tolist(),
         "rewards of rollouts": rollouts["reward"].head(SHOWN).tolist(),
         "mean of rollouts": _mean_outcomes(rollouts),
-        "losses": learning.drop(columns="step").mean().tolist(),
+        "losses": learning.drop(columns=["step", "only"]).mean().tolist(),
         "tests": {
             f"{method}, {model}": _mean_outcomes(part)
             for (method, model), part in tests.groupby(["method", "model"])
@@ -194,7 +197,7 @@ def summarize_training(folder: Path, result: dict[str, Any]) -> dict[str, Any]:
 
 def summarize_search(folder: Path, result: dict[str, Any]) -> dict[str, Any]:
     """First configurations and their outcomes by split."""
-    rows = artifacts.read_parquet(folder / "searched.parquet")
+    rows = artifacts.read_parquet(folder / "tried.parquet")
     return {
         "configurations": rows.drop_duplicates("number")[["w", "tools1", "tools2", "allocated"]]
         .to_numpy()

@@ -1,6 +1,7 @@
 """An event loop in a thread of its own: one for many batches, also where a loop runs already."""
 
 import asyncio
+import signal
 import threading
 
 import pytest
@@ -81,3 +82,19 @@ def test_what_goes_wrong_in_a_coroutine_comes_out():
 
     with pytest.raises(KeyError, match="in there"):
         asyncio.run(notebook())
+
+
+def test_ctrl_c_cancels_what_runs_and_the_loop_lives_on(loop):
+    ended = []
+
+    async def wait_long() -> None:
+        threading.Timer(0.1, signal.raise_signal, [signal.SIGINT]).start()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.append(True)
+
+    with pytest.raises(KeyboardInterrupt):
+        loop.run(wait_long())
+    assert loop.run(asyncio.sleep(0, "alive")) == "alive"
+    assert ended

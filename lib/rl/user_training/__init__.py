@@ -9,5 +9,6 @@
     evaluation   the controller before and after training beside baselines, on held-out questions
     page         the report of a run
 
-What is a system's own (prompts, reward, baselines) lies in its package, in `train_command`.
+`train arc` has no model to train and uses data, options, run_folder, progress, evaluation and page alone. What is a
+system's own (prompts, reward, baselines) lies in its package, in `train_command`.
 """

@@ -119,6 +119,32 @@ def split_questions(
     )
 
 
+def split_off_dev(
+    questions: QuestionSplit, share: float, max_dev: int, seed: int = 0
+) -> tuple[QuestionSplit, tuple[Item, ...]]:
+    """Take some of the questions that are learned from for choices that must not be made on the evaluation's.
+
+    Args:
+        questions: Of `split_questions`.
+        share: The fraction of the ids of train that becomes dev.
+        max_dev: Dev questions at the most.
+        seed: As of `split_questions`.
+
+    Returns:
+        The questions without those of dev, and the dev questions.
+
+    Raises:
+        TaskError: Fewer than MIN_IDS different questions are left to learn from.
+    """
+    remaining = Dataset("what is not held out", questions.train, questions.scorer)
+    parts = split_questions(remaining, share, max_dev, seed)
+    note = f"{questions.note} Of those to learn from, {len(parts.test):,} are for choosing constants only (dev)."
+    without_dev = QuestionSplit(
+        questions.scorer, parts.train, questions.test, parts.baseline_train, note
+    )
+    return without_dev, parts.test
+
+
 def check_vocabulary(llm: LLMSettings, names: Sequence[str], items: Sequence[Item]) -> None:
     """Refuse questions that a lab model among the experts would read with holes.
 
@@ -139,7 +165,7 @@ def check_vocabulary(llm: LLMSettings, names: Sequence[str], items: Sequence[Ite
             listed = ", ".join(repr(word) for word in words[:5])
             raise ParamsError(
                 f"{', '.join(lab_models)} are lab models, which know a few hundred words; question {number} has "
-                f"{listed}; name other models of llm.models, --experts A,B"
+                f"{listed}; name other models of llm.models"
             )
 
 

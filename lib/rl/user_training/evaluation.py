@@ -137,14 +137,15 @@ def estimate_means(
         range_: The least and the largest value that the measure can have; None for what its name says.
 
     Returns:
-        Estimates. What is no share and is 0 on every question has an interval of no width: that of a proportion, which
-        zeros and ones look like, would say that it may well be 0.7 dollars.
+        Estimates. What is no share and the same on every question has an interval of no width: that of a proportion,
+        which zeros and ones look like, would say that 0 dollars may well be 0.7.
     """
     estimates = stats.mean(rows, measure, by, bounds=range_)
     if stats.range_of_name(measure) == stats.NONNEGATIVE:
-        largest = rows.groupby(by, sort=False)[measure].max().reindex(estimates.index)
-        is_zero = (largest == 0).to_numpy()
-        estimates.loc[is_zero, _ENDS] = 0.0
+        groups = rows.groupby(by, sort=False)[measure]
+        is_constant = (groups.max() == groups.min()).reindex(estimates.index).to_numpy()
+        estimates.loc[is_constant, "ci_low"] = estimates.loc[is_constant, "value"]
+        estimates.loc[is_constant, "ci_high"] = estimates.loc[is_constant, "value"]
     return _drop_intervals_of_few(estimates)
 
 

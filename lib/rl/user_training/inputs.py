@@ -118,16 +118,7 @@ def describe_inputs(inputs: RunInputs, settings: Mapping[str, Any]) -> dict[str,
     """
     options = inputs.options
     questions = inputs.questions
-    models = {}
-    for word, name in inputs.experts.items():
-        about = inputs.llm.models[name]
-        models[word] = {
-            "model": about.model or name,
-            "backend": about.backend,
-            "price_in": about.price_in,
-            "price_out": about.price_out,
-            "max_tokens": about.max_tokens,
-        }
+    models = {word: describe_model(inputs.llm, name) for word, name in inputs.experts.items()}
     return {
         "model": str(options.model),
         "data": str(options.data),
@@ -141,6 +132,18 @@ def describe_inputs(inputs: RunInputs, settings: Mapping[str, Any]) -> dict[str,
         "gradient_checkpointing": options.gradient_checkpointing,
         "sharded": options.sharded,
         **settings,
+    }
+
+
+def describe_model(llm: LLMSettings, name: str) -> dict[str, Any]:
+    """What a later run must find unchanged of a model of llm.models, by name."""
+    about = llm.models[name]
+    return {
+        "model": about.model or name,
+        "backend": about.backend,
+        "price_in": about.price_in,
+        "price_out": about.price_out,
+        "max_tokens": about.max_tokens,
     }
 
 

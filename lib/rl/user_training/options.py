@@ -44,20 +44,28 @@ def make_parser(system: str, description: str, examples: str) -> argparse.Argume
         epilog=f"examples:\n{examples}\n{SEVERAL_PROCESSES.format(system=system)}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    _add_data_options(parser.add_argument_group("model and questions"))
-    _add_run_options(parser.add_argument_group("the run"))
-    _add_memory_options(parser.add_argument_group("memory"))
-    return parser
-
-
-def _add_data_options(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
+    questions = parser.add_argument_group("model and questions")
+    questions.add_argument(
         "--model",
         required=True,
         type=Path,
         metavar="FOLDER",
         help="a causal language model of Hugging Face that follows instructions, with its tokenizer",
     )
+    questions.add_argument(
+        "--experts",
+        type=_read_names,
+        metavar="A,B,C",
+        help="names of llm.models in params.yaml; default: those of the system's settings",
+    )
+    add_data_options(questions)
+    add_run_options(parser.add_argument_group("the run"))
+    _add_memory_options(parser.add_argument_group("memory"))
+    return parser
+
+
+def add_data_options(group: argparse._ArgumentGroup) -> None:
+    """Add where questions come from, how answers are scored, and which questions are held out."""
     group.add_argument(
         "--data",
         required=True,
@@ -80,12 +88,6 @@ def _add_data_options(group: argparse._ArgumentGroup) -> None:
         help=f"one of {', '.join(SCORERS)}; default: the usual one of the data, exact for a file",
     )
     group.add_argument(
-        "--experts",
-        type=_read_names,
-        metavar="A,B,C",
-        help="names of llm.models in params.yaml; default: those of the system's settings",
-    )
-    group.add_argument(
         "--held-out",
         type=_read_share,
         default=HELD_OUT_SHARE,
@@ -102,7 +104,8 @@ def _add_data_options(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def _add_run_options(group: argparse._ArgumentGroup) -> None:
+def add_run_options(group: argparse._ArgumentGroup) -> None:
+    """Add the folder of the run, its length, and changes of settings."""
     group.add_argument(
         "--out",
         required=True,

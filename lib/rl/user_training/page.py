@@ -32,6 +32,10 @@ NUM_EPISODES = 6  # that are shown in words
 NUM_PRICED = (
     1_000  # questions that prices in the report are for: those of one are too small to read
 )
+ORACLE_OF_BASELINES = (
+    "The oracle knows beforehand which of the baselines' answers is rewarded most, so no baseline exceeds it; a "
+    "controller that asks several experts may."
+)
 LONGEST_SEGMENT = 1_500  # characters of a part of an episode that are shown
 
 _STYLE = """
@@ -82,6 +86,7 @@ class Report:
         comparison: The evaluation.
         measures: Titles of the measures in the table of methods.
         details: Further tables by caption, such as the methods under each budget.
+        baseline_note: Which baselines may exceed which, in a sentence.
         episodes: A row per held-out episode, with method, condition, correct, cost_usd and spoken: its segments by
             writer, as JSON.
     """
@@ -96,6 +101,7 @@ class Report:
     comparison: HeldOutComparison
     measures: Mapping[str, str]
     details: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    baseline_note: str = ORACLE_OF_BASELINES
     episodes: pd.DataFrame = field(default_factory=pd.DataFrame)
 
 
@@ -152,8 +158,7 @@ def _render_comparison(report: Report) -> list[str]:
         caption += ", too few for intervals"
     explanation = (
         "<p>A verdict is about the reward after training minus that of the method: it holds where the whole interval "
-        "is above 0. The oracle knows beforehand which of the baselines' answers is rewarded most, so no baseline "
-        "exceeds it; a controller that asks several experts may. The best baseline is the best one on these very "
+        f"is above 0. {escape(report.baseline_note)} The best baseline is the best one on these very "
         "questions, which favours it. Intervals are over questions of one training; another seed may give "
         "another controller.</p>"
     )

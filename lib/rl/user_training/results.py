@@ -31,7 +31,13 @@ from lib.rl.user_training.evaluation import (
     describe_outcome,
     estimate_means,
 )
-from lib.rl.user_training.page import NUM_PRICED, Report, render_page, scale_estimates
+from lib.rl.user_training.page import (
+    NUM_PRICED,
+    ORACLE_OF_BASELINES,
+    Report,
+    render_page,
+    scale_estimates,
+)
 from lib.rl.user_training.training import TrainingOutcome
 from lib.stats.ranges import Range
 
@@ -59,6 +65,8 @@ class RunDescription:
         settings: By name.
         planned_memory: Bytes at the peak, as computed before the run.
         details: Further tables by caption.
+        costs: By name, what the run took; None for what a controller and its experts took.
+        baseline_note: Which baselines may exceed which, in a sentence.
     """
 
     system: str
@@ -66,8 +74,10 @@ class RunDescription:
     measures: Mapping[str, str]
     notes: Sequence[str]
     settings: Mapping[str, Any]
-    planned_memory: int
+    planned_memory: int = 0
     details: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    costs: Mapping[str, object] | None = None
+    baseline_note: str = ORACLE_OF_BASELINES
 
 
 def compare_outcome(
@@ -112,7 +122,9 @@ def write_results(
         The outcome in one sentence.
     """
     sentence = describe_outcome(comparison)
-    costs = describe_costs(outcome, run.planned_memory)
+    costs = run.costs
+    if costs is None:
+        costs = describe_costs(outcome, run.planned_memory)
     notes = list(run.notes)
     if comparison.num_incomplete:
         notes.insert(
@@ -133,7 +145,7 @@ def write_results(
             "means": {name: _list_estimates(frame) for name, frame in comparison.means.items()},
             "reward after training minus": _list_estimates(comparison.differences),
             "verdicts": decide_verdicts(comparison.differences).to_dict(),
-            "cost": costs,
+            "cost": dict(costs),
             "settings": dict(run.settings),
         },
     )
@@ -148,6 +160,7 @@ def write_results(
         comparison=comparison,
         measures=run.measures,
         details=run.details,
+        baseline_note=run.baseline_note,
         episodes=episodes,
     )
     artifacts.write_text(folder / REPORT, render_page(report))

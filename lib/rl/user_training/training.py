@@ -436,7 +436,11 @@ def run_command(options: argparse.Namespace, train: Callable[[argparse.Namespace
     try:
         train(options)
     except _EXPECTED_ERRORS as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        reason = " ".join(str(error).split())
+        if hasattr(options, "max_usd"):
+            # The limit is that of the command line here.
+            reason = reason.replace("llm.max_usd", "--max-usd")
+        print(f"error: {reason}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(

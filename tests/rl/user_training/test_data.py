@@ -10,6 +10,7 @@ from lib.rl.user_training.data import (
     check_vocabulary,
     hash_questions,
     name_units,
+    split_off_dev,
     split_questions,
 )
 from lib.tasks import Dataset, Item, TaskError
@@ -67,3 +68,17 @@ def test_questions_that_a_lab_expert_would_read_with_holes_are_refused():
     with pytest.raises(ParamsError, match="nano are lab models.* question 1 has 'Natalia'"):
         check_vocabulary(llm, ["scripted-small", "nano"], items)
     check_vocabulary(llm, ["scripted-small"], items)
+
+
+@given(
+    ids=st.lists(st.integers(0, 30), min_size=5, max_size=60).filter(lambda ids: len(set(ids)) > 4),
+    share=st.floats(0.01, 0.4),
+    seed=st.integers(0, 5),
+)
+def test_dev_questions_are_in_no_other_part(ids, share, seed):
+    dataset = Dataset("own", make_items(ids), "exact")
+    whole = split_questions(dataset, share, 20, seed)
+    questions, dev = split_off_dev(whole, share, 20, seed)
+    parts = [{item.id for item in part} for part in (questions.train, dev, questions.test)]
+    assert all(parts) and sum(map(len, parts)) == len(set.union(*parts))
+    assert questions.test == whole.test and set(questions.baseline_train) <= set(questions.train)

@@ -1,0 +1,292 @@
+"""What lesson 07 estimates from the rows of its results table, of its own run and of the recorded one.
+
+gate.configuration.headroom          accuracy of the best choice for each dev question above the best single one
+gate.configuration.headroom_in_kind  the same above the best choice for each kind
+gate.configuration.headroom_at_any_cost  the same above the most accurate single one, whatever it costs
+gate.configuration.saving            share of the constant's cost that the best choice for each question saves
+gate.configuration.signal            reward of ARC above random choices: whether training finds anything
+arc.gain                             reward of ARC above the best constant per kind
+<method>.accuracy, .reward, .cost_usd, .tokens
+contrast.arc_<baseline>.accuracy and .reward
+regret.<method>                      reward of the oracle above the method
+oracle.dominates                     whether no method is above the oracle on any question
+transfer.<kind>.<kind>.gap           accuracy on the second kind of what learned on the first, minus what learned there
+larger.gap                           accuracy of ARC's choices with larger agents minus with its own
+workflows.best.<kind>, .lead.<kind>  which workflow is best, and how far ahead of the next
+atoms.<name>.effect                  accuracy with the atom minus without; .effect_tokens likewise
+arc.episodes, arc.seeds              episodes of each policy, and trainings
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from lib import stats
+from lib.agent_configuration import atom_effects, baselines
+from lib.agent_configuration.results import (
+    ATOMS,
+    BY_WORKFLOW,
+    GATE,
+    LARGER,
+    OTHER,
+    OWN,
+    TEST,
+    TRAIN,
+    compare_workflows,
+    none_wins_everywhere,
+)
+from lib.stats.ranges import UNIT, range_of_name
+
+# Compared with ARC; the first were named before the run and are tested together.
+PRIMARY = ("by_kind", "best_constant", "bandit", "autoregressive", "mdp", "random")
+SECONDARY = (
+    "base", "grid", "greedy", "undiscounted", "unmasked", "sparse", "grpo", "arc_no_sft", "arc_dpo", "zero_shot",
+    "few_shot", "gepa", "bootstrap", "conversation", "oracle",
+)  # fmt: skip
+# Differences within these count as equivalent; written down before the run.
+MARGINS = {"correct": 0.02, "reward": 0.1}
+NAMES = {"correct": "accuracy", "reward": "reward", "cost_usd": "cost_usd", "tokens_out": "tokens"}
+
+
+def estimate_metrics(rows: pd.DataFrame) -> dict[str, Any]:
+    """Estimate what the lesson keeps; what needs a method that was not run is left out.
+
+    Args:
+        rows: Rows of `results.make_rows`.
+
+    Returns:
+        Estimates (series) and single values by name.
+    """
+    return (
+        estimate_gate(rows)
+        | estimate_levels(rows)
+        | estimate_contrasts(rows)
+        | estimate_oracle(rows)
+        | estimate_atoms(rows)
+        | estimate_transfer(rows)
+        | estimate_workflows(rows)
+        | estimate_larger_agents(rows)
+        | count_training(rows)
+    )
+
+
+def select_tests(rows: pd.DataFrame, style: str = OWN) -> pd.DataFrame:
+    """Test rows of a style; by default each policy on the kind that it learned from."""
+    return rows[(rows["split"] == TEST) & (rows["style"] == style)]
+
+
+def estimate_gate(rows: pd.DataFrame) -> dict[str, Any]:
+    """Estimate what there is to gain by choosing, on dev questions, and whether training finds anything."""
+    gate = rows[rows["split"] == GATE]
+    best = baselines.BEST_PER_QUESTION
+    constant, per_kind = baselines.BEST_CONSTANT, baselines.BEST_PER_KIND
+    prefix = "gate.configuration"
+    estimates: dict[str, Any] = {
+        f"{prefix}.headroom": estimate_difference(gate, "correct", best, constant),
+        f"{prefix}.headroom_in_kind": estimate_difference(gate, "correct", best, per_kind),
+        f"{prefix}.headroom_at_any_cost": estimate_difference(
+            gate, "correct", best, baselines.MOST_ACCURATE
+        ),
+        f"{prefix}.headroom_of_kinds": estimate_difference(gate, "correct", per_kind, constant),
+        f"{prefix}.headroom_reward": estimate_difference(gate, "reward", best, constant),
+        f"{prefix}.saving": estimate_saving(gate, best, constant),
+    }
+    for kind, of_kind in gate.groupby("group", sort=False):
+        estimates[f"{prefix}.headroom.{kind}"] = estimate_difference(
+            of_kind, "correct", best, constant
+        )
+    tests = select_tests(rows)
+    if {"arc", "random"} <= set(tests["method"]):
+        estimates[f"{prefix}.signal"] = estimate_difference(tests, "reward", "arc", "random")
+    return estimates
+
+
+def estimate_saving(gate: pd.DataFrame, treatment: str, reference: str) -> pd.Series:
+    """The share of a reference's mean cost that a treatment saves, in pairs of question and sample."""
+    mean_cost = gate.loc[gate["method"] == reference, "cost_usd"].mean()
+    saved = gate.assign(saving=-gate["cost_usd"] / mean_cost)
+    return estimate_difference(saved, "saving", treatment, reference)
+
+
+def estimate_levels(rows: pd.DataFrame) -> dict[str, Any]:
+    """Mean accuracy, reward, cost and tokens of each method on test questions."""
+    tests = select_tests(rows)
+    estimates = {}
+    for column, name in NAMES.items():
+        for method, estimate in stats.mean(tests, column, "method").iterrows():
+            estimates[f"{method}.{name}"] = estimate
+    return estimates
+
+
+def estimate_contrasts(rows: pd.DataFrame) -> dict[str, Any]:
+    """ARC minus each baseline in accuracy and reward, on the same questions, and its gain."""
+    tests = select_tests(rows)
+    present = set(tests["method"])
+    if "arc" not in present:
+        return {}
+    estimates: dict[str, Any] = {}
+    for baseline in (*PRIMARY, *SECONDARY):
+        if baseline not in present:
+            continue
+        for column in ("correct", "reward"):
+            difference = estimate_difference(tests, column, "arc", baseline)
+            estimates[f"contrast.arc_{baseline}.{NAMES[column]}"] = difference
+    estimates["arc.gain"] = estimate_difference(tests, "reward", "arc", "by_kind")
+    return estimates
+
+
+def decide_contrasts(estimates: Mapping[str, Any], column: str = "correct") -> pd.DataFrame:
+    """The contrasts of ARC with a verdict each.
+
+    Args:
+        estimates: What `estimate_contrasts` returned.
+        column: What is compared, `correct` or `reward`.
+
+    Returns:
+        Estimates by baseline, with `verdict` and, of the primary ones, `significant_holm`.
+    """
+    suffix = f".{NAMES[column]}"
+    table = {
+        name.removeprefix("contrast.arc_").removesuffix(suffix): estimate
+        for name, estimate in estimates.items()
+        if name.startswith("contrast.arc_") and name.endswith(suffix)
+    }
+    frame = pd.DataFrame(table).T.rename_axis("baseline").infer_objects()
+    primary = [baseline for baseline in PRIMARY if baseline in frame.index]
+    significant = stats.holm(frame.loc[primary])
+    return frame.assign(
+        verdict=stats.verdict(frame, MARGINS[column]),
+        significant_holm=significant.reindex(frame.index),
+    )
+
+
+def estimate_oracle(rows: pd.DataFrame) -> dict[str, Any]:
+    """Whether the oracle dominates, and the regret of every method against it."""
+    tests = select_tests(rows)
+    if "oracle" not in set(tests["method"]):
+        return {}
+    oracle = tests[tests["method"] == "oracle"]
+    scored = tests[tests["reward"].notna()]
+    estimates: dict[str, Any] = {"oracle.dominates": baselines.oracle_dominates(oracle, scored)}
+    for method in dict.fromkeys(tests["method"]):
+        if method != "oracle":
+            estimates[f"regret.{method}"] = estimate_difference(tests, "reward", "oracle", method)
+    return estimates
+
+
+def estimate_atoms(rows: pd.DataFrame) -> dict[str, Any]:
+    """What each atom changes in accuracy and tokens, over all kinds and by kind."""
+    atoms = rows[rows["split"] == ATOMS].drop(columns=["method", "atoms"], errors="ignore")
+    if atoms.empty:
+        return {}
+    atoms = atoms.rename(columns={"style": "atom"})
+    table = atom_effects.estimate_atom_effects(atoms, ("correct", "tokens_out"))
+    estimates: dict[str, Any] = {}
+    for (atom, kind, column), estimate in table.iterrows():
+        name = atom.replace("/", "_")
+        ending = "effect" if column == "correct" else "effect_tokens"
+        suffix = "" if kind == "all" else f".{kind}"
+        estimates[f"atoms.{name}.{ending}{suffix}"] = _clip_to_range(estimate, column)
+    idle = atom_effects.list_idle_atoms(atoms)
+    return estimates | {"atoms.idle": len(idle)}
+
+
+def estimate_transfer(rows: pd.DataFrame) -> dict[str, Any]:
+    """Accuracy of ARC's policy of one kind on another, minus that of the policy that learned there."""
+    tests = rows[(rows["split"] == TEST) & (rows["method"] == "arc")]
+    home = tests[tests["style"] == OWN]
+    away = tests[tests["style"] == OTHER]
+    estimates = {}
+    for (source, target), of_pair in away.groupby(["only", "group"], sort=False):
+        at_home = home[home["group"] == target]
+        compared = pd.concat([of_pair, at_home])
+        difference = stats.paired_difference(
+            compared, "correct", {"only": source}, {"only": target}
+        )
+        estimates[f"transfer.{source}.{target}.gap"] = _clip_to_range(difference.iloc[0], "correct")
+    return estimates
+
+
+def estimate_workflows(rows: pd.DataFrame) -> dict[str, Any]:
+    """Which workflow is best on each kind, by how much, and whether none is best on all."""
+    by_workflow = rows[rows["split"] == BY_WORKFLOW]
+    if by_workflow["method"].nunique() < 2:
+        return {}
+    leads = compare_workflows(by_workflow)
+    estimates: dict[str, Any] = {"workflows.none_wins_everywhere": none_wins_everywhere(leads)}
+    next_best = leads.groupby("group", sort=False).head(1)
+    for (kind, best, _), lead in next_best.iterrows():
+        estimates[f"workflows.best.{kind}"] = best
+        estimates[f"workflows.lead.{kind}"] = _clip_to_range(lead, "correct")
+    return estimates
+
+
+def estimate_larger_agents(rows: pd.DataFrame) -> dict[str, Any]:
+    """Accuracy of ARC's choices with the larger agents minus the same with its own, over all kinds and by kind."""
+    tests = rows[(rows["split"] == TEST) & (rows["method"] == "arc")]
+    if not {OWN, LARGER} <= set(tests["style"]):
+        return {}
+    estimates = {}
+    pair = {"style": LARGER}, {"style": OWN}
+    for kind in ("", *dict.fromkeys(tests["group"])):
+        of_kind = tests[tests["group"] == kind] if kind else tests
+        difference = stats.paired_difference(of_kind, "correct", *pair).iloc[0]
+        name = f"larger.{kind}.gap" if kind else "larger.gap"
+        estimates[name] = _clip_to_range(difference, "correct")
+    return estimates
+
+
+def count_training(rows: pd.DataFrame) -> dict[str, Any]:
+    """Episodes of each of ARC's policies, and its trainings."""
+    train = rows[(rows["split"] == TRAIN) & (rows["method"] == "arc")]
+    if train.empty:
+        return {}
+    episodes = train.groupby(["seed", "only"])["calls"].sum()
+    return {"arc.episodes": int(episodes.min()), "arc.seeds": int(train["seed"].nunique())}
+
+
+def estimate_difference(
+    rows: pd.DataFrame, column: str, treatment: str, reference: str
+) -> pd.Series:
+    """The difference of two methods on the same questions, samples and, where both have them, seeds."""
+    compared = _repeat_for_seeds(rows[rows["method"].isin([treatment, reference])])
+    pair = {"method": treatment}, {"method": reference}
+    estimate = stats.paired_difference(compared, column, *pair).iloc[0]
+    return _clip_to_range(estimate, column)
+
+
+def _repeat_for_seeds(rows: pd.DataFrame) -> pd.DataFrame:
+    """Pair the seeds of two methods.
+
+    A method that has one run only is the same under every seed of the other; of two that were trained, the seeds that
+    both have are compared.
+    """
+    seeds_by_method = {
+        method: set(of_method["seed"]) for method, of_method in rows.groupby("method", sort=False)
+    }
+    trained = [seeds for seeds in seeds_by_method.values() if len(seeds) > 1]
+    if not trained:
+        return rows.assign(seed=0)
+    compared_seeds = sorted(set.intersection(*trained))
+    tables = []
+    for method, of_method in rows.groupby("method", sort=False):
+        if len(seeds_by_method[method]) == 1:
+            tables += [of_method.assign(seed=seed) for seed in compared_seeds]
+        else:
+            tables.append(of_method[of_method["seed"].isin(compared_seeds)])
+    return pd.concat(tables, ignore_index=True)
+
+
+def _clip_to_range(estimate: pd.Series, column: str) -> pd.Series:
+    """End the interval of a difference where the quantity's own range ends: accuracies differ by 1 at most."""
+    if range_of_name(column) != UNIT:
+        return estimate
+    clipped = estimate.copy()
+    clipped[["ci_low", "ci_high"]] = np.clip(
+        estimate[["ci_low", "ci_high"]].astype(float), -1.0, 1.0
+    )
+    return clipped

@@ -1,0 +1,78 @@
+"""The full run of lesson 07: every variant, with one policy for each kind of question, on the lesson's own settings.
+
+At `laptop` the lesson trains ARC and the flat bandit for a few hundred episodes of each kind. At `full` each policy has
+`configuration.episodes` of them, ARC and its first baselines `configuration.seeds` trainings, the ablations
+`configuration.ablation_seeds`. Rows of training are averaged over the episodes of an update.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from lib.agent_configuration import experiment, results
+from lib.agent_configuration.jobs import make_choices_job, make_jobs, select_trainings
+from lib.agent_configuration.variants import VARIANTS
+from lib.agent_configuration.workbench import RUNS
+from lib.config import Params
+from lib.experiment.full_results import FullRun
+from lib.experiment.sweep import Job
+from lib.language_models import checkpoints
+from lib.language_models.training import model_cards
+
+LESSON = "07_agent_configuration"
+_DECIMALS = 5  # of what was measured; more would only make the table larger
+_EXACT = ("cost_usd",)  # small numbers, which are not rounded
+# What no estimate reads, and what is long.
+_LEFT_OUT = ["key", "prompt", "turns", "cut", "allocated", "seconds"]
+
+
+def list_jobs(params: Params) -> list[Job]:
+    """List every job of the experiment: searches, trainings, and the choices of all policies for the oracle."""
+    models = Path(checkpoints.MODELS)
+    jobs = make_jobs(params, VARIANTS, models)
+    return [*jobs, make_choices_job(params, models, select_trainings(jobs))]
+
+
+def make_rows(params: Params) -> pd.DataFrame:
+    """Train what is not trained yet, and return the rows of all methods."""
+    rows = results.make_rows(experiment.run(params, VARIANTS), params)
+    return round_measurements(number_items(rows))
+
+
+def number_items(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows with short names of questions, in which wording is left out: "hops 12"."""
+    names = {}
+    for item, group in zip(rows["item"], rows["group"], strict=True):
+        names.setdefault((group, item), f"{group} {len(names)}")
+    numbered = [names[pair] for pair in zip(rows["group"], rows["item"], strict=True)]
+    # The question itself stays known to the oracle's check by its short name.
+    columns = [name for name in _LEFT_OUT if name in rows]
+    return rows.drop(columns=columns).assign(item=numbered)
+
+
+def round_measurements(rows: pd.DataFrame) -> pd.DataFrame:
+    """Round what was measured, and keep it in single precision where that is enough."""
+    measured = [name for name in rows.columns[rows.dtypes.eq("float64")] if name not in _EXACT]
+    return rows.assign(**rows[measured].round(_DECIMALS))
+
+
+def describe_settings(settings: dict[str, Any]) -> dict[str, Any]:
+    """A job's settings with the price of each model in place of the hash of its card.
+
+    A card holds measured speeds too, which no reward reads and which differ between machines.
+    """
+    if "models" not in settings:
+        return settings
+    models = dict(settings["models"])
+    weights = {}
+    prices = {}
+    for name, (weights_hash, _) in models["weights"].items():
+        weights[name] = weights_hash
+        prices[name] = model_cards.read_card(name, checkpoints.MODELS)["dollars_per_1k_tokens"]
+    return settings | {"models": models | {"weights": weights, "dollars_per_1k_tokens": prices}}
+
+
+FULL_RUN = FullRun(LESSON, results.SYSTEM, list_jobs, make_rows, RUNS, describe_settings)

@@ -1,0 +1,158 @@
+"""Baselines that improve prompts, or let two agents talk, in one fixed structure for all questions of a kind.
+
+Three of ARC's Table 1: GEPA, which is the package `gepa` (see `gepa_baseline`); and two that are written here, since
+their packages bring what this project does without: few-shot bootstrapping in the style of DSPy's
+BootstrapFewShotWithRandomSearch, and a conversation of an assistant and a critic in the style of AutoGen.
+
+All three see training questions only, and have as many episodes as a training of ARC on one kind. The structure that
+prompts are optimized in is the workflow, with all tools and the largest budgets, that has the best mean reward on
+training questions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lib.agent_configuration.action_space import (
+    AGENTS,
+    SUBSETS,
+    WORKFLOWS,
+    Configuration,
+    Structure,
+    agents,
+    repaired,
+)
+from lib.agent_configuration.agent_system import ConfiguredAnswer, ConfiguredQuestion, System
+from lib.agent_configuration.agent_team import Note, Team, draft, evidence
+from lib.agent_configuration.rewards import Weights
+from lib.agent_configuration.workflows import ROUNDS
+from lib.experiment import seeds
+from lib.tasks import Item
+
+VERSION = 1  # of prompt optimizers and the conversation
+DEMONSTRATION_SETS = 8  # candidates of the random search, beside the prompt without demonstrations
+MAX_DEMONSTRATIONS = 2  # of one agent
+SEPARATOR = " ; "  # between the instructions of a text for lab agents
+
+Candidate = dict[str, str]  # the instructions of each agent, by role
+
+
+# The two-agent conversation ------------------------------------------------------------------------
+
+CONVERSATION = Configuration((WORKFLOWS.index("verify"), SUBSETS - 1, SUBSETS - 1, 2, 2, 2))
+
+
+async def converse(team: Team, question: str) -> Note:
+    """An assistant answers, a critic objects, until the critic is content or the turns are over."""
+    answer = await team.reason(question)
+    for _ in range(ROUNDS):
+        check = await team.verify(question, draft(answer))
+        if check.answer == "right":
+            break
+        answer = await team.reason(question, draft(answer), evidence(check))
+    return answer
+
+
+# Candidates in a fixed structure -------------------------------------------------------------------
+
+
+def select_structure(system: System, items: Sequence[Item], weights: Weights) -> Structure:
+    """Select the workflow with the best mean reward on training questions, with all tools and the largest budgets."""
+    structures = [
+        repaired((number, SUBSETS - 1, SUBSETS - 1, 2, 2, 2)) for number in range(len(WORKFLOWS))
+    ]
+    jobs = [
+        ConfiguredQuestion(item, Configuration(structure))
+        for structure in structures
+        for item in items
+    ]
+    rewards = system.rewards(jobs, system.run(jobs), weights)
+    mean_rewards = np.nanmean(rewards.reshape(len(structures), len(items)), axis=1)
+    return structures[int(mean_rewards.argmax())]
+
+
+@dataclass
+class PromptedSystem:
+    """The agents with a fixed structure, whose prompts are texts.
+
+    Attributes:
+        system: The agents; it learns the texts that it is handed.
+        structure: Of every configuration.
+        weights: Of the reward.
+    """
+
+    system: System
+    structure: Structure
+    weights: Weights
+
+    def configure(self, candidate: Mapping[str, str]) -> Configuration:
+        """The configuration whose agents are told the texts of a candidate."""
+        present = agents(WORKFLOWS[self.structure[0]])
+        texts_by_agent = []
+        for agent, role in enumerate(AGENTS):
+            texts = []
+            if agent in present and candidate.get(role):
+                texts = candidate[role].split(SEPARATOR)
+            # A text is its own name.
+            self.system.prompts.update({text: text for text in texts})
+            texts_by_agent.append(tuple(texts))
+        return Configuration(self.structure, tuple(texts_by_agent))
+
+    def play(
+        self, items: Sequence[Item], candidate: Mapping[str, str]
+    ) -> tuple[list[ConfiguredAnswer], np.ndarray]:
+        """Outcomes and rewards (n,) of questions under a candidate."""
+        configuration = self.configure(candidate)
+        jobs = [ConfiguredQuestion(item, configuration) for item in items]
+        outcomes = self.system.run(jobs)
+        rewards = self.system.rewards(jobs, outcomes, self.weights)
+        return outcomes, np.nan_to_num(rewards)
+
+
+# Few-shot bootstrapping ----------------------------------------------------------------------------
+
+
+def bootstrap_demonstrations(
+    prompted: PromptedSystem, items: Sequence[Item], max_episodes: int, seed: int
+) -> Candidate:
+    """Put what agents said on questions that they got right into their prompts, and keep the best set of it.
+
+    Args:
+        prompted: The agents with their structure.
+        items: Training questions; half of them yield demonstrations, half choose among sets.
+        max_episodes: Questions that may be played.
+        seed: Of the sets.
+
+    Returns:
+        The best candidate by mean reward, the one without demonstrations among them.
+    """
+    rng = seeds.rng("configuration", "bootstrap", seed=seed)
+    half = max(1, len(items) // 2)
+    outcomes, _ = prompted.play(items[:half], {})
+    demonstrations: dict[str, list[str]] = {role: [] for role in AGENTS}
+    for item, outcome in zip(items, outcomes, strict=False):
+        if not outcome.correct:
+            continue
+        for note in outcome.trail:
+            demonstrations[AGENTS[note.agent]].append(f"question {item.prompt} {note.whole}")
+
+    candidates: list[Candidate] = [{}]
+    for _ in range(DEMONSTRATION_SETS):
+        candidate = {}
+        for role, examples in demonstrations.items():
+            order = rng.permutation(len(examples))[: 1 + int(rng.integers(MAX_DEMONSTRATIONS))]
+            # The separator stands within what agents say, too.
+            chosen = [examples[i].replace(SEPARATOR, " , ") for i in order]
+            candidate[role] = SEPARATOR.join(chosen)
+        candidates.append(candidate)
+
+    validation = items[half:] or items
+    num_affordable = max(1, (max_episodes - half) // len(validation))
+    scores = []
+    for candidate in candidates[:num_affordable]:
+        _, rewards = prompted.play(validation, candidate)
+        scores.append(rewards.mean())
+    return candidates[int(np.argmax(scores))]

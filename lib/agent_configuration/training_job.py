@@ -1,0 +1,160 @@
+"""One training job: a variant under one seed, with one policy for each kind of question, all of them side by side."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import torch
+
+from lib.agent_configuration.policy_updates import Rules
+from lib.agent_configuration.questions import KINDS
+from lib.agent_configuration.rewards import Weights
+from lib.agent_configuration.training import (
+    ConfigurationPolicy,
+    ConfigurationTraining,
+    Refining,
+    TrainingPlan,
+    prefer_better,
+    refine,
+    train_side_by_side,
+)
+from lib.agent_configuration.variants import DPO, MDP, NO_SFT, ConfigurationVariant
+from lib.agent_configuration.workbench import ConfigurationWorkbench
+from lib.config import ConfigurationSettings
+from lib.experiment import artifacts
+from lib.experiment.harness import JobRun
+
+ROLLOUTS = "rollouts.parquet"
+_FRACTION_TRAINING = 0.85  # of a job's time
+
+
+def make_plan(settings: ConfigurationSettings, variant: ConfigurationVariant) -> TrainingPlan:
+    """How a variant is trained: PPO by appendix F, GRPO by appendix H."""
+    section = settings.grpo if variant.grouped else settings.ppo
+    gamma = section.gamma if variant.gamma is None else variant.gamma
+    rules = Rules(
+        clip=section.clip,
+        gamma=1.0 if gamma is None else gamma,  # group-relative advantages do not discount
+        entropy=section.entropy,
+        value=section.value,
+        max_grad_norm=section.max_grad_norm,
+        epochs=section.epochs,
+        grouped=variant.grouped,
+        stepwise=variant.kind == MDP,
+    )
+    weights = Weights(**settings.reward.model_dump())
+    if variant.sparse:
+        weights = Weights(alpha=weights.alpha, beta_s=0.0, beta_t=0.0, eta=0.0)
+    rates = (section.structure_rate, section.prompt_rate)
+    return TrainingPlan(
+        settings.episodes, section.batch, rates, rules, weights, section.group, settings.draws
+    )
+
+
+def make_refining(settings: ConfigurationSettings, section_name: str) -> Refining:
+    """How a trained policy is refined: `sft` or `dpo`."""
+    section = getattr(settings, section_name).model_dump()
+    rates = (section.pop("structure_rate"), section.pop("prompt_rate"))
+    return Refining(rates=rates, **section)
+
+
+def run_training(bench: ConfigurationWorkbench, run: JobRun) -> dict[str, Any]:
+    """Train a variant on every kind of question, refine each policy, and test what came of it.
+
+    Writes the tables rollouts, learning and tests (column `only`: the kind that a policy learned from) and the weights
+    of every policy. A job that was killed takes the rewards of its rollouts from the file.
+
+    Returns:
+        What SFT and DPO started from, by kind.
+    """
+    settings = bench.settings
+    variant = ConfigurationVariant.from_job_settings(run.settings["variant"])
+    plan = make_plan(settings, variant)
+    path = run.folder / ROLLOUTS
+    recorded = artifacts.read_parquet(path) if path.exists() else None
+
+    # One training for each kind of question
+    system = bench.system(settings.model)
+    trainings: dict[str, ConfigurationTraining] = {}
+    for kind in KINDS:
+        items = bench.items("train", settings.train_items, (kind.name,))
+        states = bench.states(items)
+        policy = ConfigurationPolicy(
+            variant.kind, states.shape[1], bench.select_atoms(kind.name), variant.masked, run.seed
+        )
+        played = None if recorded is None else recorded[recorded["only"] == kind.name]
+        trainings[kind.name] = ConfigurationTraining(
+            policy, system, items, states, plan, run.seed, played
+        )
+
+    # Train them side by side
+    def save_progress() -> None:
+        step = next(iter(trainings.values())).step
+        run.report_progress(_FRACTION_TRAINING * step / plan.updates)
+        if step % run.context.save_every == 0 or step == plan.updates:
+            artifacts.write_parquet(path, _stack_rollouts(trainings))
+
+    train_side_by_side(list(trainings.values()), save_progress)
+
+    # Refine and test
+    tests = []
+    learning = []
+    reports: dict[str, Any] = {}
+    for kind_name, training in trainings.items():
+        learning.append(pd.DataFrame(training.learned).assign(only=kind_name))
+        refined, reports[kind_name] = _refine(training, settings, variant, run.seed)
+        for name, policy in refined.items():
+            weights_path = run.folder / f"{name}-{kind_name}.safetensors"
+            artifacts.write_tensors(weights_path, policy.arrays())
+            tests += _test_policy(bench, policy, name, variant, kind_name, run.seed)
+    run.write_table("learning", pd.concat(learning, ignore_index=True))
+    run.write_table("tests", pd.concat(tests, ignore_index=True))
+    return reports
+
+
+def _stack_rollouts(trainings: dict[str, ConfigurationTraining]) -> pd.DataFrame:
+    tables = []
+    for kind_name, training in trainings.items():
+        tables.append(pd.concat(training.rows, ignore_index=True).assign(only=kind_name))
+    return pd.concat(tables, ignore_index=True)
+
+
+def _refine(
+    training: ConfigurationTraining,
+    settings: ConfigurationSettings,
+    variant: ConfigurationVariant,
+    seed: int,
+) -> tuple[dict[str, ConfigurationPolicy], dict[str, Any]]:
+    """The policies that a training leaves by method, and what the refinements started from."""
+    reports = {}
+    refined, reports["sft"] = refine(training, make_refining(settings, "sft"), seed)
+    by_method = {f"{variant.name}{NO_SFT}": training.policy, variant.name: refined}
+    if variant.refined_by_dpo:
+        preferring, reports["dpo"] = prefer_better(training, make_refining(settings, "dpo"), seed)
+        by_method[f"{variant.name}{DPO}"] = preferring
+    return by_method, reports
+
+
+def _test_policy(
+    bench: ConfigurationWorkbench,
+    policy: ConfigurationPolicy,
+    name: str,
+    variant: ConfigurationVariant,
+    kind_name: str,
+    seed: int,
+) -> list[pd.DataFrame]:
+    """Test the likeliest choices of a policy on its own kind; ARC's also on the others and with larger agents."""
+    settings = bench.settings
+    is_main_policy = name == variant.name and variant.tested_everywhere
+    kinds = () if is_main_policy else (kind_name,)
+    models = (settings.model, settings.larger) if is_main_policy else (settings.model,)
+    tables = []
+    for model in models:
+        tested_kinds = kinds if model == settings.model else (kind_name,)
+        items = bench.items("test", settings.test_items, tested_kinds)
+        states = torch.from_numpy(bench.states(items))
+        configurations = policy.decide(states).configurations
+        tests = bench.test(items, configurations, model)
+        tables.append(tests.assign(method=name, seed=seed, only=kind_name))
+    return tables

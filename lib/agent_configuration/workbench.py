@@ -1,0 +1,202 @@
+"""Everything that one job of lesson 07 works with: agents of any model, their tools, instructions and rewards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from lib.agent_configuration import encoders, questions, sources
+from lib.agent_configuration.action_space import AGENTS, Configuration
+from lib.agent_configuration.agent_models import AgentModel, ChatAgentModel, LabAgentModel
+from lib.agent_configuration.agent_system import ConfiguredQuestion, System, table
+from lib.agent_configuration.atoms import Atom, library, prompts, select_atoms
+from lib.agent_configuration.error_taxonomy import classify
+from lib.agent_configuration.questions import KINDS
+from lib.agent_configuration.rewards import Weights
+from lib.config import ROOT, ConfigurationSettings, Params
+from lib.experiment import sweep
+from lib.experiment.run_context import RunContext
+from lib.language_models import checkpoints
+from lib.language_models.lab_model import open_lab_model, open_shared_store
+from lib.language_models.local_models import open_local
+from lib.llm.chat_model import ChatModel
+from lib.llm.event_loop import EventLoopThread
+from lib.llm.open_models import ChatModels, open_models
+from lib.tasks import Item
+from lib.tools import Index, Sandbox, Tool, calculator, lookup, python
+from lib.tools import search as search_tool
+
+RUNS = ROOT / "data/runs/configuration"
+CASSETTES = ROOT / "data/cassettes/07_agent_configuration"
+NAME = "configuration"  # of the cassette and of the spending limit
+HOSTED_TOKENS_PER_SECOND = 50.0  # of an endpoint, declared
+BASE_FAMILY = "base"
+TEST_DRAW = 1_000  # samples of dev and test questions, apart from those of training
+
+
+def make_context(
+    params: Params, models: str | Path = checkpoints.MODELS, runs: str | Path = RUNS
+) -> RunContext:
+    """How a study with these parameters is carried out: folders, processes, clients, and the file with the atoms."""
+    settings = params.configuration
+    context = RunContext.of(
+        params, models, runs, CASSETTES, settings.jobs, save_every=settings.save_every
+    )
+    return replace(context, inputs={"atoms": str(ROOT / settings.atoms)})
+
+
+def toolbox(sandbox: Sandbox) -> dict[str, Tool]:
+    """The four tools, over the two sources of facts that questions are about."""
+    tools = (
+        calculator(),
+        search_tool(Index(sources.build_documents())),
+        lookup(sources.build_records()),
+        python(sandbox),
+    )
+    return {tool.name: tool for tool in tools}
+
+
+class ConfigurationWorkbench:
+    """Everything that one job works with: agents of any model, their tools, prompts and rewards; `close` it."""
+
+    def __init__(
+        self, settings: ConfigurationSettings, context: RunContext, tools: Mapping[str, Tool]
+    ) -> None:
+        """Raises ParamsError for a library of atoms that is none."""
+        self.settings, self.context, self.tools = settings, context, tools
+        self.models, self.atoms_file = context.models, context.inputs["atoms"]
+        self.backend = context.llm.models[settings.model].backend
+        self.atoms: list[Atom] = select_atoms(library(self.atoms_file), self.backend)
+        self.weights = Weights(**settings.reward.model_dump())
+        self.loop = EventLoopThread()
+        self._opened: dict[str, ChatModels] = {}
+
+    def open_model(self, name: str) -> ChatModel:
+        """A model of llm.models; it stays open until `close`."""
+        if name not in self._opened:
+            context = self.context
+            self._opened[name] = open_models(
+                context.llm,
+                [name],
+                NAME,
+                context.runs,
+                context.cassettes,
+                sweep.count_workers(context.workers),
+                open_local(self.models),
+            )
+        return self._opened[name][name]
+
+    def close(self) -> None:
+        """Write the replies that are to be kept, and end models and event loop."""
+        open_shared_store().flush()
+        for models in self._opened.values():
+            self.loop.run(models.aclose())
+        self.loop.close()
+
+    @cached_property
+    def phi(self) -> encoders.Encoder:
+        """The encoder of questions; only what has a policy reads it. Raises EncoderError for one that is not here."""
+        return encoders.encoder(self.settings.encoder, self.models)
+
+    def system(self, model: str) -> System:
+        """The agents of a model of llm.models. Raises ModelError for a lab model that is not here."""
+        agent_model = self._make_agent_model(model)
+        return System(
+            agent_model,
+            self.tools,
+            self.settings.select_tiers(agent_model.backend),
+            prompts(self.atoms, agent_model.backend),
+            self.loop,
+        )
+
+    def _make_agent_model(self, name: str) -> AgentModel:
+        settings = self.context.llm.models[name]
+        temperature = self.settings.temperature
+        if settings.backend == "lab":
+            return LabAgentModel(open_lab_model(settings.model or name, self.models), temperature)
+        return ChatAgentModel(self.open_model(name), temperature, 1 / HOSTED_TOKENS_PER_SECOND)
+
+    def items(self, split: str, n: int, kinds: Sequence[str] = ()) -> list[Item]:
+        """n questions of each kind, kind by kind."""
+        wanted = kinds or [kind.name for kind in KINDS]
+        return [item for kind in wanted for item in questions.questions(kind, split, n)]
+
+    def states(self, items: Sequence[Item]) -> np.ndarray:
+        return encoders.states([item.prompt for item in items], self.phi)
+
+    def atom_names(self, kind: str = "") -> list[list[str]]:
+        """Names of the atoms that each agent may be told.
+
+        Args:
+            kind: The kind of question; "" for the atoms that fit every kind.
+        """
+        if kind:
+            atoms = self.select_atoms(kind)
+        else:
+            atoms = [atom for atom in self.atoms if atom.family == BASE_FAMILY]
+        return [[atom.name for atom in atoms if atom.role == role] for role in AGENTS]
+
+    def select_atoms(self, kind: str) -> list[Atom]:
+        """The atoms of a kind of question: those for all, and those that were written for it."""
+        return select_atoms(self.atoms, self.backend, kind)
+
+    def play(self, model: str, jobs: Sequence[ConfiguredQuestion]) -> pd.DataFrame:
+        """Play questions under configurations: a row for each, as of `agent_system.table`."""
+        agents = self.system(model)
+        outcomes = agents.run(jobs)
+        return table(jobs, outcomes, agents.rewards(jobs, outcomes, self.weights))
+
+    def test(
+        self,
+        items: Sequence[Item],
+        configurations: Sequence[Configuration],
+        model: str,
+        agents: System | None = None,
+    ) -> pd.DataFrame:
+        """Test questions, each under the configuration chosen for it.
+
+        Args:
+            items: The questions.
+            configurations: Of each question.
+            model: Of the agents, a name of llm.models.
+            agents: The agents, where they are not those of `system`.
+
+        Returns:
+            Rows as of `agent_system.table`, with `error`: the kind of error of a wrong answer, else "".
+        """
+        agents = agents or self.system(model)
+        jobs = [
+            ConfiguredQuestion(item, configuration, TEST_DRAW)
+            for item, configuration in zip(items, configurations, strict=True)
+        ]
+        outcomes = agents.run(jobs)
+        errors = []
+        for job, outcome in zip(jobs, outcomes, strict=True):
+            is_wrong = not outcome.correct and not outcome.lost_calls
+            errors.append(classify(job.item, job.configuration, outcome) if is_wrong else "")
+        rewards = agents.rewards(jobs, outcomes, self.weights)
+        return table(jobs, outcomes, rewards).assign(error=errors, model=model)
+
+
+@contextmanager
+def opened_place(
+    context: RunContext, settings: ConfigurationSettings
+) -> Iterator[ConfigurationWorkbench]:
+    """The agents of the settings, and their tools, at work.
+
+    Args:
+        context: See `make_context`.
+        settings: The section `configuration`, whole or with the fields that a job was handed.
+    """
+    with Sandbox() as sandbox:
+        place = ConfigurationWorkbench(settings, context, toolbox(sandbox))
+        try:
+            yield place
+        finally:
+            place.close()
