@@ -34,6 +34,10 @@ COMMANDS = {  # module and one line of help, by the words of the command
         "lib.tool_orchestration.train_command",
         "ToolOrchestra: an orchestrator of tools and models, on your model and questions.",
     ),
+    "demonstrate maestro": (
+        "lib.conductor.pretrained_demonstration",
+        "Equal weights and the Conductor on SmolLM2-135M: 40 steps each, kept as a table of facts.",
+    ),
     "evaluate maestro": (
         "lib.conductor.evaluate_command",
         "A policy that `train maestro` trained against its start, by exact answers and a judge.",
@@ -100,6 +104,7 @@ COMMANDS = {  # module and one line of help, by the words of the command
 EARLIER_OPTIONS = {"--arm": "--variant", "--partings": "--repeats"}  # and what they are called now
 GROUPS = {
     "train": "Train a system on your own model and data.",
+    "demonstrate": "Train a pretrained model for a few steps, as a lesson shows it.",
     "evaluate": "Evaluate what you trained.",
     "router": "Route between your own models.",
     "models": "Serve, retrain or unpack language models.",
@@ -123,7 +128,7 @@ def make_app() -> typer.Typer:
     for words, (module, help_line) in COMMANDS.items():
         group, _, name = words.rpartition(" ")
         owner = groups[group] if group else app
-        is_slow = group in ("train", "evaluate")  # torch and TRL take seconds to import
+        is_slow = group in ("train", "evaluate", "demonstrate")  # torch and TRL take seconds to import
         command = make_command(module, is_slow)
         owner.command(name, help=help_line, context_settings=PASS_ON)(command)
     return app

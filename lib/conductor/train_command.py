@@ -455,14 +455,18 @@ def _announce_judge(
 def _list_extra_rewards(
     options: argparse.Namespace, params: Params, settings: ConductorSettings, head: HeadSettings
 ) -> dict[str, RewardFunction]:
-    """The reward that a variant has beside the five: a judge's, or what an anchored head is rewarded with."""
+    """What is measured beside the five rewards: whether the answer is the reference, for the log alone; and what a
+    variant weighs besides, a judge's scores or those that an anchored head is rewarded with."""
+    from lib.conductor.trainer import VERIFIER  # TRL takes seconds
+
     judge = None
     if "judge" in (options.variant, head.anchor):
         judge = _make_judge(options, params, settings)
+    extra: dict[str, RewardFunction] = {VERIFIER: _compare_with_references}
     if options.variant == "judge":
-        return {"judge": judge}
+        return extra | {"judge": judge}
     if head.anchor == "none":
-        return {}
+        return extra
 
     def anchor(prompts, completions, reference, row, **_) -> list[float]:
         """Scores of the replies to verified prompts; 0 for all others."""
@@ -471,9 +475,11 @@ def _list_extra_rewards(
         verified = [i for i, is_verified in enumerate(mask) if is_verified]
         scores = [0.0] * len(row)
         if judge is None:
-            for i in verified:
-                answer = extract_answer(get_completion_text(completions[i])) or ""
-                scores[i] = float(answers_match(reference[i], answer))
+            agreements = _compare_with_references(
+                [completions[i] for i in verified], [reference[i] for i in verified]
+            )
+            for i, score in zip(verified, agreements, strict=True):
+                scores[i] = score
         elif verified:
             judged = judge(
                 [prompts[i] for i in verified],
@@ -484,7 +490,16 @@ def _list_extra_rewards(
                 scores[i] = score
         return scores
 
-    return {"anchor": anchor}
+    return extra | {"anchor": anchor}
+
+
+def _compare_with_references(completions, reference, **_) -> list[float]:
+    """1 for each completion whose answer is the reference, else 0."""
+    answers = [extract_answer(get_completion_text(completion)) or "" for completion in completions]
+    return [
+        float(answers_match(right, answer))
+        for right, answer in zip(reference, answers, strict=True)
+    ]
 
 
 def _make_judge(
@@ -515,6 +530,6 @@ def summarize_rollouts(rollouts: pd.DataFrame) -> pd.DataFrame:
         "first fifth": rollouts["step"] < max(1, num_steps / 5),
         "last fifth": rollouts["step"] >= num_steps * 4 / 5,
     }
-    columns = ["tokens_out", *COMPONENTS, *(f"w_{name}" for name in COMPONENTS)]
+    columns = ["correct", "tokens_out", *COMPONENTS, *(f"w_{name}" for name in COMPONENTS)]
     means = {name: rollouts[mask].groupby("group")[columns].mean() for name, mask in stages.items()}
     return pd.concat(means, names=["steps"])

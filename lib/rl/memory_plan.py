@@ -35,6 +35,7 @@ _PART_WORDS = {
     "gradients": "gradients",
     "activations": "activations of a microbatch",
     "logits": "logits and their gradients",
+    "recomputed_layer": "a layer that is computed again",
     "step_workspace": "work space of an optimiser step",
     "kv_cache": "KV cache and logits while sampling",
     "gathered_weights": "weights gathered while sampling",
@@ -53,6 +54,7 @@ class MemoryPlan:
         gradients: Of everything that is trained.
         activations: Kept from the forward to the backward pass of one microbatch.
         logits: Of one chunk of tokens, with their gradients.
+        recomputed_layer: Of one layer that checkpointing computes again, with its gradients; 0 without checkpointing.
         step_workspace: Of an optimiser step.
         kv_cache: While a batch of turns is sampled, with its logits.
         gathered_weights: The policy's whole weights while it samples; 0 where they are not divided among processes.
@@ -68,6 +70,7 @@ class MemoryPlan:
     gradients: int
     activations: int
     logits: int
+    recomputed_layer: int
     step_workspace: int
     kv_cache: int
     gathered_weights: int
@@ -83,7 +86,8 @@ class MemoryPlan:
     @property
     def learning(self) -> int:
         """Bytes at the peak of forward and backward pass."""
-        passes = self.activations + self.logits
+        # Gradients of the logits are freed before the backward pass reaches a layer.
+        passes = self.activations + max(self.logits, self.recomputed_layer)
         if self.accumulates_gradients:
             return self.persistent + self.gradients + passes
         # Activations are freed while the gradients come.
@@ -177,9 +181,11 @@ def plan_memory(
 
     # One microbatch; a critic with its own trunk keeps as much as the policy.
     num_trunks = 2 if has_own_trunk else 1
-    activations = activation_sizes.compute_total(model_settings.gradient_checkpointing, num_trunks)
+    with_checkpointing = model_settings.gradient_checkpointing
+    activations = num_trunks * activation_sizes.sum_stored(with_checkpointing)
+    recomputed_layer = activation_sizes.measure_recomputed() if with_checkpointing else 0
     num_targets = rows * (policy_tokens or episode_tokens)
-    logits = _count_logits_bytes(network, model_settings, num_targets, in_bfloat16)
+    logits = _count_logits_bytes(network, model_settings, num_targets, in_bfloat16, device)
 
     # A step on a GPU takes all weights at once, on a CPU one after another.
     largest = max(
@@ -203,6 +209,7 @@ def plan_memory(
         gradients=trained * _FLOAT32 // shares,
         activations=activations,
         logits=logits,
+        recomputed_layer=recomputed_layer,
         step_workspace=step_numbers * _FLOAT32 // shares,
         kv_cache=_count_cache_bytes(config, sampled_at_once, episode_tokens, item_bytes),
         gathered_weights=gathered_for_sampling,
@@ -297,13 +304,18 @@ def _list_layers(network: nn.Module) -> list[nn.Module]:
 
 
 def _count_logits_bytes(
-    network: nn.Module, settings: PolicyModelSettings, num_targets: int, in_bfloat16: bool
+    network: nn.Module,
+    settings: PolicyModelSettings,
+    num_targets: int,
+    in_bfloat16: bool,
+    device: torch.device,
 ) -> int:
     """At the peak of the backward pass: log-probabilities, their gradients, and those of the logits."""
     vocab_size = network.config.get_text_config().vocab_size
     chunk_size = max(1, settings.logits_bytes // (_FLOAT32 * vocab_size))
     chunk_bytes = min(num_targets, chunk_size) * vocab_size * _FLOAT32
-    copies = 3.5 if in_bfloat16 else 3.0
+    # On a CPU there is a copy in 16 bits besides; on an H100 none was seen at the peak.
+    copies = 3.5 if in_bfloat16 and device.type == "cpu" else 3.0
     total = int(copies * chunk_bytes)
     head = network.get_output_embeddings().weight
     if head.requires_grad:
@@ -358,13 +370,15 @@ class ActivationSizes:
     layers: list[int]
     layer_inputs: list[int]
 
-    def compute_total(self, with_checkpointing: bool, num_trunks: int) -> int:
-        """Bytes at the peak, with the gradients that flow through one layer."""
+    def sum_stored(self, with_checkpointing: bool) -> int:
+        """Bytes that one trunk keeps from its forward to its backward pass."""
+        kept_of_layers = self.layer_inputs if with_checkpointing else self.layers
+        return self.outside + sum(kept_of_layers)
+
+    def measure_recomputed(self) -> int:
+        """Bytes of the largest layer while it is computed again, with the gradients that flow through it."""
         largest = max(self.layers, default=0)
-        if with_checkpointing:
-            stored = num_trunks * (self.outside + sum(self.layer_inputs))
-            return stored + largest + largest // 2
-        return num_trunks * (self.outside + sum(self.layers))
+        return largest + largest // 2
 
 
 def _measure_activations(
