@@ -1,9 +1,10 @@
 """Equal weights and the Conductor on a pretrained model: `python -m lib demonstrate maestro`.
 
-SmolLM2-135M-Instruct (`make pretrained`) answers sums of reasoning-gym after a few examples in the prompt, at times right
-and at times wrong, so that rewards differ inside groups. A reward model is trained on its replies to prompts of their
-own; then each method trains low-rank adapters for 40 steps, and start and policies answer held-out prompts. One seed
-each: it shows that the commands work on a model that nobody trained for them, and decides nothing between the methods.
+SmolLM2-135M-Instruct (`make pretrained`) answers sums of reasoning-gym after a few examples in the prompt, at times
+right and at times wrong, so that rewards differ inside groups. A reward model is trained on its replies to prompts of
+their own; then each method trains low-rank adapters for 40 steps, and start and policies answer held-out prompts. There
+is one seed of each method: this shows that the commands work on a model that was not trained for them, and decides
+nothing between the methods.
 
 Kept are the table of facts data/results/04_pretrained.parquet, which lesson 04 shows, and everything else under --out.
 Whatever is there already is read again, and a training continues from its last checkpoint.
@@ -271,8 +272,9 @@ def choose_device() -> str:
 
 
 def train_variant(model: str, variant: str, out: Path) -> None:
-    """Train one method with `python -m lib train maestro`, and keep what its last call took: a training that was stopped
-    continues from its last checkpoint.
+    """Train one method with `python -m lib train maestro`, and keep what its last call took.
+
+    A training that was stopped continues from its last checkpoint.
     """
     folder = out / variant
     if (folder / "cost.json").exists():

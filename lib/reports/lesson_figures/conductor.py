@@ -237,6 +237,62 @@ def summarize_weights(weights: pd.DataFrame) -> str:
     return f"The Conductor ends with most weight on {listed(phrases)}"
 
 
+def tabulate_pretrained_test(rows: pd.DataFrame) -> pd.DataFrame:
+    """Means over the held-out replies of a pretrained model before and after training, with 95 % intervals over prompts.
+
+    Args:
+        rows: The table of facts of `lib.conductor.pretrained_demonstration`.
+
+    Returns:
+        A row per method, as texts.
+    """
+    test = rows[rows["split"] == "test"]
+    replies = results_table.make_results(
+        "conductor", test.assign(item=test["item"].astype(str), seed=0, role="paper")
+    )
+    columns = {
+        "right answers": "correct",
+        "replies in the form": "in_form",
+        "tokens of a reply": "tokens_out",
+    }
+    table = {
+        heading: stats.intervals(stats.mean(replies, measure, "method"))
+        for heading, measure in columns.items()
+    }
+    return pd.DataFrame(table).loc[["start", "equal", "conductor"]].rename_axis("method")
+
+
+def list_pretrained_weights(rows: pd.DataFrame, steps_per_point: int = 5) -> pd.DataFrame:
+    """The Conductor's mean weights while a pretrained model is trained.
+
+    Args:
+        rows: The table of facts of `lib.conductor.pretrained_demonstration`.
+        steps_per_point: Steps that are averaged.
+
+    Returns:
+        Columns: step (the last of those averaged), component, weight.
+    """
+    rollouts = rows[(rows["split"] == "train") & (rows["method"] == "conductor")]
+    last_step = (rollouts["step"] // steps_per_point + 1) * steps_per_point
+    columns = [f"w_{name}" for name in COMPONENTS]
+    means = rollouts.assign(step=last_step).groupby("step")[columns].mean().reset_index()
+    long = means.melt("step", columns, "component", "weight")
+    return long.assign(component=long["component"].str.removeprefix("w_"))
+
+
+def describe_pretrained_cost(description: Mapping[str, Any]) -> str:
+    """What the trainings of the demonstration took, in a sentence.
+
+    Args:
+        description: The JSON file beside its table of facts.
+    """
+    phrases = []
+    for method, cost in description["cost"].items():
+        seconds = cost["seconds"] / cost["steps"]
+        phrases.append(f"{method} {seconds:.1f} s a step ({cost['steps']} steps, {cost['device']})")
+    return f"{description['model']}, LoRA of rank {description['lora_rank']}: {'; '.join(phrases)}."
+
+
 def summarize_lesson(synthetic_metrics: Mapping[str, Any], contrasts: pd.DataFrame) -> str:
     """One sentence: the Conductor against equal weights where truth is known, and with language models.
 
