@@ -57,6 +57,10 @@ CARRIERS = (
     "lib.budgeted_routing.synthetic_environment",
     "lib.budgeted_routing.synthetic_strategies",
     "lib.budgeted_routing.synthetic_training",
+    # Parts of ARC's synthetic environment, of its `synthetic_benchmark` likewise.
+    "lib.agent_configuration.synthetic_environment",
+    "lib.agent_configuration.synthetic_evaluation",
+    "lib.agent_configuration.synthetic_training",
     # Parts of ToolOrchestra's synthetic environment, of its `synthetic_benchmark` likewise.
     "lib.tool_orchestration.synthetic_environment",
     "lib.tool_orchestration.synthetic_evaluation",

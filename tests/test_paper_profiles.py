@@ -123,7 +123,7 @@ def test_lesson_07_trains_a_policy(lab_models, tmp_path):
     params = load_shrunk("configuration")
     paper = config.load("paper").configuration
     assert params.configuration.ppo.structure_rate == paper.ppo.structure_rate
-    tests = configuration_experiment.trained(
+    tests = configuration_experiment.train_policies(
         params, [CONFIGURATION_VARIANTS["arc"]], lab_models, tmp_path / "runs"
     )
     assert set(tests["method"]) == {"arc", "arc_no_sft", "arc_dpo"}  # before and after the elite

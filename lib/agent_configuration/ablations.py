@@ -18,32 +18,36 @@ MEASURES = (REWARD, ACCURACY, TOKENS)
 ABLATED = (ARC, GRPO, UNMASKED, UNDISCOUNTED, SPARSE)
 
 
-def tests(params: Params, **where) -> pd.DataFrame:
+def tests(params: Params, **folders) -> pd.DataFrame:
     """Test every ablated variant, and ARC with the other encoder, on the kind that each policy learned from.
 
     Args:
         params: `ablations.encoder` names the other encoder.
-        **where: Folders, as of `experiment.trained`.
+        **folders: models and runs, as of `experiment.train_policies`.
 
     Returns:
         Rows as of `AgentConfigurationResults.tests`, with encoder and unit (the question).
     """
-    settings, other_encoder = params.configuration, params.ablations.encoder
-    found = experiment.trained(params, ABLATED, label="training under other objectives", **where)
-    usual = _select_own_kind(found, settings.model, settings.encoder)
+    settings = params.configuration
+    label = "training under other objectives"
+    tests_of_variants = experiment.train_policies(params, ABLATED, label=label, **folders)
+    usual_rows = _select_own_kind(tests_of_variants, settings.model, settings.encoder)
+    other_encoder = params.ablations.encoder
     if other_encoder == settings.encoder:
-        return usual
-    encoded = ConfigurationSettings(**settings.model_dump() | {"encoder": other_encoder})
-    other_params = params.model_copy(update={"configuration": encoded})
-    more = experiment.trained(other_params, [ARC], label="training with another encoder", **where)
-    return pd.concat([usual, _select_own_kind(more, settings.model, other_encoder)])
+        return usual_rows
+    other_settings = ConfigurationSettings(**settings.model_dump() | {"encoder": other_encoder})
+    other_params = params.model_copy(update={"configuration": other_settings})
+    label = "training with another encoder"
+    tests_of_arc = experiment.train_policies(other_params, [ARC], label=label, **folders)
+    other_rows = _select_own_kind(tests_of_arc, settings.model, other_encoder)
+    return pd.concat([usual_rows, other_rows])
 
 
-def _select_own_kind(rows: pd.DataFrame, model: str, encoder: str) -> pd.DataFrame:
-    """The tests with a model's agents, of policies on the kind that they learned from."""
-    own = rows[(rows["model"] == model) & (rows["only"] == rows["group"])]
-    unit = own["group"].astype(str) + "/" + own["prompt"].astype(str)
-    return own.assign(encoder=encoder, unit=unit)
+def _select_own_kind(tests: pd.DataFrame, model: str, encoder: str) -> pd.DataFrame:
+    """Select the tests with a model's agents, of policies on the kind that they learned from."""
+    rows = tests[(tests["model"] == model) & (tests["only"] == tests["group"])]
+    unit = rows["group"].astype(str) + "/" + rows["prompt"].astype(str)
+    return rows.assign(encoder=encoder, unit=unit)
 
 
 def table_4(params: Params, rows: pd.DataFrame) -> Comparison:
@@ -88,12 +92,17 @@ def reward(params: Params, rows: pd.DataFrame) -> Comparison:
 
 
 def encoders(params: Params, rows: pd.DataFrame) -> Comparison:
-    """What questions are read with."""
-    arc = rows[rows["method"] == "arc"]
-    frame = arc.assign(variant=arc["encoder"])
-    usual = params.configuration.encoder
-    references = {name: usual for name in dict.fromkeys(frame["variant"]) if name != usual}
-    return _make_comparison(params, "arc_encoders", "the encoder of questions", frame, references)
+    """The encoder of questions: the usual one, or another."""
+    arc_rows = rows[rows["method"] == "arc"]
+    arc_rows = arc_rows.assign(variant=arc_rows["encoder"])
+    usual_encoder = params.configuration.encoder
+    references = {}
+    for encoder in dict.fromkeys(arc_rows["variant"]):
+        if encoder != usual_encoder:
+            references[encoder] = usual_encoder
+    return _make_comparison(
+        params, "arc_encoders", "the encoder of questions", arc_rows, references
+    )
 
 
 def _compare(
@@ -104,18 +113,23 @@ def _compare(
     labels: Mapping[str, str],
     references: str | Mapping[str, str],
 ) -> Comparison:
-    """Methods under the usual encoder.
+    """Compare methods under the usual encoder.
 
     Args:
         params: All settings.
         name: Of the comparison.
         about: What is varied.
         rows: What `tests` returned.
-        labels: By method, in the order of the table.
-        references: The label that all others are compared with, or one for each.
+        labels: What tables call each method, in their order.
+        references: The label that all others are compared with, or for each label the one that it is compared with.
+
+    Returns:
+        The comparison.
     """
-    usual = rows[rows["encoder"] == params.configuration.encoder]
-    tables = [usual[usual["method"] == method].assign(variant=labels[method]) for method in labels]
+    usual_rows = rows[rows["encoder"] == params.configuration.encoder]
+    tables = []
+    for method, label in labels.items():
+        tables.append(usual_rows[usual_rows["method"] == method].assign(variant=label))
     if isinstance(references, str):
         references = {label: references for label in labels.values() if label != references}
     return _make_comparison(params, name, about, pd.concat(tables), references)

@@ -48,7 +48,12 @@ class SpaceError(ValueError):
 
 @dataclass(frozen=True)
 class Configuration:
-    """What is chosen for one question: a structure, and the atoms of each agent's prompt by name."""
+    """What is chosen for one question.
+
+    Attributes:
+        structure: Workflow, tools and budgets, in the order of `DIMENSIONS`.
+        atoms: For each agent the names of the atoms in its prompt.
+    """
 
     structure: Structure
     atoms: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]] = ((), (), ())
@@ -79,15 +84,12 @@ class Configuration:
         return artifacts.sha256_json([self.structure, self.atoms])[:16]
 
     def __str__(self) -> str:
-        parts = [self.workflow]
+        words = [self.workflow]
         for agent in agents(self.workflow):
-            given = [
-                TIERS[self.tier(agent)],
-                *self.tools(agent),
-                *(f"'{atom}'" for atom in self.atoms[agent]),
-            ]
-            parts.append(f"{AGENTS[agent]}({', '.join(given)})")
-        return " ".join(parts)
+            atoms = [f"'{atom}'" for atom in self.atoms[agent]]
+            setup = [TIERS[self.tier(agent)], *self.tools(agent), *atoms]
+            words.append(f"{AGENTS[agent]}({', '.join(setup)})")
+        return " ".join(words)
 
 
 def agents(workflow: str) -> tuple[int, ...]:
@@ -103,7 +105,7 @@ def subset(bits: int) -> tuple[str, ...]:
 
 
 def bits(tools: Sequence[str]) -> int:
-    """The number of a set of tools. Raises SpaceError for a tool that there is not."""
+    """The number of a set of tools: the sum of 2^i over its tools. Raises SpaceError for a tool that there is not."""
     unknown = [tool for tool in tools if tool not in TOOLS]
     if unknown:
         raise SpaceError(f"there is no tool {unknown[0]!r}; there are {', '.join(TOOLS)}")
@@ -111,7 +113,17 @@ def bits(tools: Sequence[str]) -> int:
 
 
 def checked(structure: Sequence[int]) -> Structure:
-    """A structure as it is. Raises SpaceError where a number is missing, out of range, or pinned and not 0."""
+    """Check a structure.
+
+    Args:
+        structure: Six numbers in the order of `DIMENSIONS`.
+
+    Returns:
+        The same numbers as plain integers.
+
+    Raises:
+        SpaceError: A number is missing, out of range, or pinned and not 0.
+    """
     if len(structure) != len(SIZES):
         raise SpaceError(
             f"a structure has the {len(SIZES)} numbers {', '.join(DIMENSIONS)}, not {len(structure)}"
@@ -129,19 +141,23 @@ def checked(structure: Sequence[int]) -> Structure:
 
 @cache
 def mask(tools: tuple[str, ...] = TOOLS) -> dict[str, np.ndarray]:
-    """m_i(w), (workflows, size) bool per dimension: what is valid once the workflow is chosen (ARC, 3.2).
+    """Make m_i(w), the masks that say what is valid once the workflow is chosen (ARC, 3.2).
 
     Args:
         tools: That agents may be given; sets with any other tool are excluded.
+
+    Returns:
+        (workflows, size) bool for each dimension, by name.
     """
-    allowed = {name: np.ones((len(WORKFLOWS), size), bool) for name, size in DIMENSIONS.items()}
+    masks = {name: np.ones((len(WORKFLOWS), size), bool) for name, size in DIMENSIONS.items()}
     excluded_bits = SUBSETS - 1 - bits(tools)
+    has_excluded_tool = (np.arange(SUBSETS) & excluded_bits) > 0  # (subsets,)
     for name in ("tools1", "tools2"):
-        allowed[name][:, (np.arange(SUBSETS) & excluded_bits) > 0] = False
+        masks[name][:, has_excluded_tool] = False
     for name in _PINNED:
         for workflow in SINGLE:
-            allowed[name][WORKFLOWS.index(workflow), 1:] = False
-    return allowed
+            masks[name][WORKFLOWS.index(workflow), 1:] = False
+    return masks
 
 
 def total() -> int:
@@ -150,29 +166,42 @@ def total() -> int:
 
 
 def valid(tools: tuple[str, ...] = TOOLS) -> int:
-    """Structures that the mask leaves: 6 x 6,912 + 3 x 144 = 41,904 with all tools (ARC, 3.2)."""
-    rest = [mask(tools)[name].sum(1) for name in list(DIMENSIONS)[1:]]
-    return int(np.prod(rest, axis=0).sum())
+    """Count the structures that the mask leaves: 6 x 6,912 + 3 x 144 = 41,904 with all tools (ARC, 3.2)."""
+    num_choices = [mask(tools)[name].sum(1) for name in list(DIMENSIONS)[1:]]  # (workflows,) each
+    num_structures_by_workflow = np.prod(num_choices, axis=0)
+    return int(num_structures_by_workflow.sum())
 
 
 def structures() -> np.ndarray:
     """All valid structures, (41,904, 6) int, in lexical order."""
-    every = np.indices(SIZES).reshape(len(SIZES), -1).T
-    left = np.ones(len(every), bool)
-    for i, name in enumerate(DIMENSIONS):
-        left &= mask()[name][every[:, 0], every[:, i]]
-    return every[left]
+    all_structures = np.indices(SIZES).reshape(len(SIZES), -1).T  # (62,208, 6)
+    workflows = all_structures[:, 0]
+    is_valid = np.ones(len(all_structures), bool)
+    for number, name in enumerate(DIMENSIONS):
+        is_valid &= mask()[name][workflows, all_structures[:, number]]
+    return all_structures[is_valid]
 
 
 def repaired(structure: Sequence[int]) -> Structure:
-    """What a structure means where it is invalid: pinned dimensions are 0. For policies without masks."""
+    """Make a structure valid by setting pinned dimensions to 0, which is what it means. For policies without masks."""
     workflow = int(structure[0])
-    named = zip(DIMENSIONS, structure, strict=True)
-    return tuple(int(value) if mask()[name][workflow, int(value)] else 0 for name, value in named)
+    values = []
+    for name, value in zip(DIMENSIONS, structure, strict=True):
+        is_valid = mask()[name][workflow, int(value)]
+        values.append(int(value) if is_valid else 0)
+    return tuple(values)
 
 
 def without_other_tools(structure: Sequence[int], tools: Sequence[str]) -> Structure:
-    """The same structure with these tools alone; what else it allocates is left out."""
+    """Leave out all tools but some from a structure.
+
+    Args:
+        structure: Six numbers in the order of `DIMENSIONS`.
+        tools: Names of the tools that stay where they are allocated.
+
+    Returns:
+        The structure with these tools alone.
+    """
     workflow, tools1, tools2, *budgets = structure
     allowed_bits = bits(tools)
     return (workflow, tools1 & allowed_bits, tools2 & allowed_bits, *budgets)

@@ -26,11 +26,19 @@ from lib.tasks.scorers import Scorer
 from lib.tools.tool import Tool
 
 VERSION = 1  # of outcomes of episodes
+# Columns of a structure in tables, in the order of `action_space.DIMENSIONS`.
+STRUCTURE_COLUMNS = ("w", "tools1", "tools2", "budget1", "budget2", "budget3")
 
 
 @dataclass(frozen=True)
 class ConfiguredQuestion:
-    """A question under a configuration. draw: which of several tries of the same it is."""
+    """A question under a configuration.
+
+    Attributes:
+        item: The question.
+        configuration: How the agents are set up for it.
+        draw: Which of several independent samples it is.
+    """
 
     item: Item
     configuration: Configuration
@@ -39,10 +47,25 @@ class ConfiguredQuestion:
 
 @dataclass(frozen=True)
 class ConfiguredAnswer:
-    """What became of a job. correct: 0 or 1, or between them where a scorer gives parts of a point; text: the last
-    turn; calls: of agents, n_steps of the reward; turns: of the model;
-    used: calls of tools; seconds: on the longest way, by the declared clock; cut: calls that were cut off;
-    cut_by_model: those of them that the model's own limit cut, with budget left."""
+    """The outcome of a question under a configuration.
+
+    Attributes:
+        correct: 0 or 1, or between them where a scorer gives parts of a point.
+        answer: The answer in the last turn; None where there is none.
+        text: The last turn.
+        calls: Of agents, n_steps of the reward.
+        turns: Of the model.
+        tokens_in: Tokens read.
+        tokens_out: Tokens written.
+        cost_usd: US dollars.
+        seconds: On the longest way, by the declared clock.
+        used: Calls of tools.
+        tools: Their names, in order.
+        cut: Calls that were cut off.
+        failures: Kinds of failures of turns and of the judgement.
+        trail: The notes that the calls left.
+        cut_by_model: Calls that the model's own limit cut, with budget left.
+    """
 
     correct: float
     answer: str | None
@@ -108,76 +131,95 @@ class System:
         self.report_progress: Callable[[int, int], None] = lambda num_finished, num_episodes: None
 
     @property
-    def most(self) -> float:
+    def max_tokens(self) -> float:
         """T_max: what three agents may write under the largest budgets."""
         return float(np.broadcast_to(self.tiers, (3, 3)).max(axis=1).sum())
 
     def run(self, jobs: Sequence[ConfiguredQuestion]) -> list[ConfiguredAnswer]:
-        """Outcomes of jobs, in order; equal jobs are done once."""
-        return self.loop.run(self.all(jobs))
+        """Answer questions under configurations.
 
-    async def all(self, jobs: Sequence[ConfiguredQuestion]) -> list[ConfiguredAnswer]:
-        """The same, for who is on an event loop already."""
-        once = {self._name(job): job for job in jobs}
+        Args:
+            jobs: The questions; equal jobs are done once.
+
+        Returns:
+            The outcome of each job, in order.
+        """
+        return self.loop.run(self.run_async(jobs))
+
+    async def run_async(self, jobs: Sequence[ConfiguredQuestion]) -> list[ConfiguredAnswer]:
+        """Do the same as `run`, on an event loop that is running already."""
+        distinct_jobs = {self._name(job): job for job in jobs}
         num_finished = 0
 
         async def solve_and_count(job: ConfiguredQuestion) -> ConfiguredAnswer:
             nonlocal num_finished
             answer = await self.solve(job)
             num_finished += 1
-            self.report_progress(num_finished, len(once))
+            self.report_progress(num_finished, len(distinct_jobs))
             return answer
 
         # What fails ends the work only once everything else has come back: a reply on its way is paid for.
         answers = await asyncio.gather(
-            *(solve_and_count(job) for job in once.values()), return_exceptions=True
+            *(solve_and_count(job) for job in distinct_jobs.values()), return_exceptions=True
         )
         for answer in answers:
             if isinstance(answer, BaseException):
                 raise answer
-        answer_by_name = dict(zip(once, answers, strict=True))
+        answer_by_name = dict(zip(distinct_jobs, answers, strict=True))
         return [answer_by_name[self._name(job)] for job in jobs]
 
     async def solve(self, job: ConfiguredQuestion) -> ConfiguredAnswer:
-        """One job.
+        """Answer one question under its configuration.
+
+        Args:
+            job: The question.
+
+        Returns:
+            The outcome.
 
         Raises:
             InfrastructureError: Where a call failed for reasons that say nothing about the agents. Finished replies
                 are recorded, so the next run goes on here.
         """
-        configuration = job.configuration
-        told = [[self.prompts[atom] for atom in atoms] for atoms in configuration.atoms]
-        key = int(seeds.key("configuration", "draw", job.item.id, seed=job.draw) >> 2)
-        team = Team(self.model, self.tools, configuration, told, self.tiers, key, self.tells_rules)
-        last = await self.programs[configuration.workflow](team, job.item.prompt)
-        spent = team.spent
-        lost = [kind for kind in spent.failures if Failure(kind).may_succeed_later]
-        if lost and self.stops_at_lost_calls:
-            raise InfrastructureError(
-                f"{self.model.name}: {lost[0]} at the question {job.item.prompt[:60]!r}; the answer would be scored as "
-                "wrong. Check the server and run again, what is finished is kept"
-            )
-        failures = list(spent.failures)
-        correct, lost_judgement = await self._score(job.item, last.text)
+        item, configuration = job.item, job.configuration
+        prompts = [[self.prompts[atom] for atom in atoms] for atoms in configuration.atoms]
+        key = int(seeds.key("configuration", "draw", item.id, seed=job.draw) >> 2)
+        team = Team(
+            self.model, self.tools, configuration, prompts, self.tiers, key, self.tells_rules
+        )
+        last_note = await self.programs[configuration.workflow](team, item.prompt)
+        usage = team.usage
+        self._check_failures(item, usage.failures)
+        failures = list(usage.failures)
+        correct, lost_judgement = await self._score(item, last_note.text)
         if lost_judgement:
             failures.append(lost_judgement)
         return ConfiguredAnswer(
-            correct,
-            last.answer,
-            last.text,
-            spent.calls,
-            spent.turns,
-            spent.tokens_in,
-            spent.tokens_out,
-            spent.cost_usd,
-            last.at,
-            len(spent.tools),
-            tuple(spent.tools),
-            spent.cut,
-            tuple(failures),
-            tuple(spent.trail),
-            spent.cut_by_model,
+            correct=correct,
+            answer=last_note.answer,
+            text=last_note.text,
+            calls=usage.calls,
+            turns=usage.turns,
+            tokens_in=usage.tokens_in,
+            tokens_out=usage.tokens_out,
+            cost_usd=usage.cost_usd,
+            seconds=last_note.at,
+            used=len(usage.tools),
+            tools=tuple(usage.tools),
+            cut=usage.cut,
+            failures=tuple(failures),
+            trail=tuple(usage.trail),
+            cut_by_model=usage.cut_by_model,
         )
+
+    def _check_failures(self, item: Item, failures: Sequence[str]) -> None:
+        """Raise InfrastructureError where a call was lost that a later run may get answered."""
+        lost = [kind for kind in failures if Failure(kind).may_succeed_later]
+        if lost and self.stops_at_lost_calls:
+            raise InfrastructureError(
+                f"{self.model.name}: {lost[0]} at the question {item.prompt[:60]!r}; the answer would be scored as "
+                "wrong. Check the server and run again, what is finished is kept"
+            )
 
     async def _score(self, item: Item, text: str) -> tuple[float, str]:
         """Score an answer.
@@ -194,86 +236,103 @@ class System:
         # A judge whose reply cannot be read has lost the judgement too.
         return 0.0, kind if kind in INFRASTRUCTURE_FAILURES else "not_a_reply"
 
-    def rewards(
+    def compute_rewards(
         self,
         jobs: Sequence[ConfiguredQuestion],
         outcomes: Sequence[ConfiguredAnswer],
         weights: Weights,
     ) -> np.ndarray:
-        """R of eq. 3 for each, (n,); nan where the infrastructure lost a turn, which is never scored."""
-        held = np.array(
-            [[o.correct, o.calls, o.tokens_out, o.used] for o in outcomes], float
-        ).reshape(-1, 4)
-        allocated = np.array([job.configuration.allocated for job in jobs])
+        """Compute R of eq. 3.
+
+        Args:
+            jobs: n questions under configurations.
+            outcomes: Their outcomes.
+            weights: Coefficients of the reward.
+
+        Returns:
+            (n,) rewards; nan where the infrastructure lost a turn, which is never scored.
+        """
         rewards = reward(
-            held[:, 0], held[:, 1], held[:, 2], held[:, 3], allocated, self.most, weights
+            correct=np.array([outcome.correct for outcome in outcomes], float),
+            steps=np.array([outcome.calls for outcome in outcomes], float),
+            tokens=np.array([outcome.tokens_out for outcome in outcomes], float),
+            used=np.array([outcome.used for outcome in outcomes], float),
+            allocated=np.array([job.configuration.allocated for job in jobs]),
+            most=self.max_tokens,
+            weights=weights,
         )
         is_lost = np.array([outcome.lost_calls > 0 for outcome in outcomes], bool)
         return np.where(is_lost, np.nan, rewards)
 
     @staticmethod
     def _name(job: ConfiguredQuestion) -> tuple:
+        """Equal for jobs that have the same outcome."""
         return job.item.prompt, job.configuration, job.draw
 
 
-def table(
+def make_table(
     jobs: Sequence[ConfiguredQuestion],
     outcomes: Sequence[ConfiguredAnswer],
     rewards: np.ndarray,
     name_group: Callable[[Item], str] = kind_of,
 ) -> pd.DataFrame:
-    """One row per job: the question's kind (group) and difficulty, the configuration part by part, what came of it.
+    """Make a row for each job: the question, the configuration by dimension, and the outcome.
 
-    correct is nan where the infrastructure lost a turn (lost_calls), as its reward is."""
+    Args:
+        jobs: n questions under configurations.
+        outcomes: Their outcomes.
+        rewards: (n,) of the outcomes.
+        name_group: What the column `group` says of a question; its kind by default.
+
+    Returns:
+        The rows. `correct` is nan where the infrastructure lost a turn (lost_calls), as the reward is.
+    """
     rows = []
-    for job, outcome, paid in zip(jobs, outcomes, rewards, strict=True):
-        c = job.configuration
-        rows.append(
-            {
-                "key": job.item.id,
-                "prompt": job.item.prompt,
-                "group": name_group(job.item),
-                "difficulty": job.item.difficulty,
-                "workflow": c.workflow,
-                **dict(
-                    zip(
-                        ("w", "tools1", "tools2", "budget1", "budget2", "budget3"),
-                        c.structure,
-                        strict=True,
-                    )
-                ),
-                "atoms": " | ".join(" , ".join(a) for a in c.atoms),
-                "allocated": c.allocated,
-                "digest": c.digest,
-                "correct": np.nan if outcome.lost_calls else float(outcome.correct),
-                "reward": float(paid),
-                "calls": outcome.calls,
-                "turns": outcome.turns,
-                "tokens_out": outcome.tokens_out,
-                "tokens_in": outcome.tokens_in,
-                "cost_usd": outcome.cost_usd,
-                "seconds": outcome.seconds,
-                "used": outcome.used,
-                "cut": outcome.cut,
-                "cut_by_model": outcome.cut_by_model,
-                "failures": len(outcome.failures),
-                "lost_calls": outcome.lost_calls,
-                "answered": float(outcome.answer is not None),
-                "answer": outcome.answer or "",
-                "text": outcome.text,
-            }
-        )
+    for job, outcome, reward_of_job in zip(jobs, outcomes, rewards, strict=True):
+        item, configuration = job.item, job.configuration
+        row = {
+            "key": item.id,
+            "prompt": item.prompt,
+            "group": name_group(item),
+            "difficulty": item.difficulty,
+            "workflow": configuration.workflow,
+        }
+        row |= dict(zip(STRUCTURE_COLUMNS, configuration.structure, strict=True))
+        row |= {
+            "atoms": " | ".join(" , ".join(names) for names in configuration.atoms),
+            "allocated": configuration.allocated,
+            "digest": configuration.digest,
+            "correct": np.nan if outcome.lost_calls else float(outcome.correct),
+            "reward": float(reward_of_job),
+            "calls": outcome.calls,
+            "turns": outcome.turns,
+            "tokens_out": outcome.tokens_out,
+            "tokens_in": outcome.tokens_in,
+            "cost_usd": outcome.cost_usd,
+            "seconds": outcome.seconds,
+            "used": outcome.used,
+            "cut": outcome.cut,
+            "cut_by_model": outcome.cut_by_model,
+            "failures": len(outcome.failures),
+            "lost_calls": outcome.lost_calls,
+            "answered": float(outcome.answer is not None),
+            "answer": outcome.answer or "",
+            "text": outcome.text,
+        }
+        rows.append(row)
     return pd.DataFrame(rows)
 
 
 def read_configurations(rows: pd.DataFrame) -> list[Configuration]:
-    """Read the configurations back from the rows of `table`, one for each."""
+    """Read the configurations back from rows of `make_table`, one for each row."""
     configurations = []
-    names = ["w", "tools1", "tools2", "budget1", "budget2", "budget3"]
-    for structure, atoms in zip(rows[names].to_numpy(), rows["atoms"], strict=True):
-        by_agent = [agent.strip() for agent in atoms.split("|")]
-        atom_names = tuple(tuple(agent.split(" , ")) if agent else () for agent in by_agent)
-        configurations.append(Configuration(tuple(structure.tolist()), atom_names))
+    structures = rows[list(STRUCTURE_COLUMNS)].to_numpy()
+    for structure, atoms in zip(structures, rows["atoms"], strict=True):
+        atoms_by_agent = []
+        for names in atoms.split("|"):  # such as "base/reasoner/stepwise , base/reasoner/brief "
+            names = names.strip()
+            atoms_by_agent.append(tuple(names.split(" , ")) if names else ())
+        configurations.append(Configuration(tuple(structure.tolist()), tuple(atoms_by_agent)))
     return configurations
 
 
@@ -281,7 +340,7 @@ def drop_lost_questions(*tables: pd.DataFrame) -> list[pd.DataFrame]:
     """Leave out questions of which the infrastructure lost an answer, for everyone, so that all answer the same ones.
 
     Args:
-        *tables: Of `table`.
+        *tables: Of `make_table`.
 
     Returns:
         The tables without the rows of a question whose reward is nan in any of them.

@@ -42,8 +42,17 @@ FORM = "Think as briefly as you can, then end with <answer> and your answer and 
 
 @dataclass(frozen=True)
 class Note:
-    """What one call of an agent left. steps: results of tools and thoughts; answer: None where there is none;
-    text: the last turn as it was written; at: seconds since the question was asked, when it was ready."""
+    """What one call of an agent left.
+
+    Attributes:
+        role: What the agent was asked to do, such as "verifier".
+        agent: Its number, FIRST, SECOND or THIRD.
+        steps: Results of tools, and thoughts.
+        answer: The answer in its last turn; None where there is none.
+        text: The last turn as it was written.
+        at: Seconds since the question was asked when the note was ready, by the declared clock.
+        cut: Whether it was cut off.
+    """
 
     role: str
     agent: int
@@ -61,37 +70,58 @@ class Note:
 
 @dataclass(frozen=True)
 class AgentContext:
-    """What an agent is shown behind the question, and the notes it stems from."""
+    """What an agent is shown behind the question.
+
+    Attributes:
+        text: As the agent reads it.
+        sources: The notes that it stems from.
+    """
 
     text: str
-    of: tuple[Note, ...]
+    sources: tuple[Note, ...]
 
 
 def evidence(note: Note) -> AgentContext:
+    """A note as something to build on."""
     return AgentContext(f"evidence {note.whole}", (note,))
 
 
 def draft(note: Note) -> AgentContext:
+    """A note as something to check or to improve."""
     return AgentContext(f"draft {note.whole}", (note,))
 
 
-def votes(left: Sequence[Note]) -> AgentContext:
-    """The answers of several, without their reasons."""
-    return AgentContext("votes " + " ".join(note.answer or NOTHING for note in left), tuple(left))
+def votes(notes: Sequence[Note]) -> AgentContext:
+    """The answers of several notes, without their reasons."""
+    answers = [note.answer or NOTHING for note in notes]
+    return AgentContext("votes " + " ".join(answers), tuple(notes))
 
 
-def journal(left: Sequence[Note]) -> tuple[AgentContext, ...]:
-    """All that one agent left itself, as evidence; nothing at first."""
-    if not left:
+def journal(notes: Sequence[Note]) -> tuple[AgentContext, ...]:
+    """All steps of an agent's earlier notes and its last answer, as evidence; nothing where there is no note."""
+    if not notes:
         return ()
-    steps = " ; ".join(note.steps for note in left if note.steps)
-    return (AgentContext(f"evidence {write_notes([], steps, left[-1].answer)}", tuple(left)),)
+    steps = " ; ".join(note.steps for note in notes if note.steps)
+    text = write_notes([], steps, notes[-1].answer)
+    return (AgentContext(f"evidence {text}", tuple(notes)),)
 
 
 @dataclass
-class Spent:
-    """What calls cost. calls: of agents; turns: of the model; tools: the names in order; cut: calls that were cut off;
-    cut_by_model: those of them that the model's own limit cut, with budget left."""
+class Usage:
+    """What calls of agents took.
+
+    Attributes:
+        calls: Of agents.
+        turns: Of the model; each use of a tool takes one more.
+        tokens_in: Tokens read.
+        tokens_out: Tokens written.
+        cost_usd: US dollars.
+        cut: Calls that were cut off.
+        cut_by_model: Those of them that the model's own limit cut, with budget left.
+        tools: Names of the tools that were called, in order.
+        failures: Kinds of failures of turns.
+        trail: The notes that the calls left.
+    """
 
     calls: int = 0
     turns: int = 0
@@ -104,14 +134,12 @@ class Spent:
     failures: list[str] = field(default_factory=list)
     trail: list[Note] = field(default_factory=list)
 
-    def __add__(self, other: Spent) -> Spent:
-        return Spent(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Spent)))
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Usage)))
 
 
 class Team:
-    """Agents for one question. prompts: what each agent is told besides its role, by agent; tiers: tokens of each
-    budget, or of each agent's budgets; key: seed of the episode; tells_rules: whether the rule of the lab's chains is
-    told, which look like sums and are none."""
+    """Three agents under a configuration, for one question. Each method is one call of an agent."""
 
     def __init__(
         self,
@@ -123,6 +151,17 @@ class Team:
         key: int,
         tells_rules: bool = True,
     ) -> None:
+        """Prepare to work.
+
+        Args:
+            model: What all agents are.
+            tools: All tools by name; the configuration says which agent has which.
+            configuration: Tools and budgets.
+            prompts: For each agent the instructions that it is told besides its role.
+            tiers: Tokens of the three budgets, or a row of three for each agent.
+            key: Seed of the episode.
+            tells_rules: Whether agents are told the rule of the lab's chains, which look like sums and are none.
+        """
         self.model = model
         self.configuration = configuration
         self.prompts = prompts
@@ -132,37 +171,65 @@ class Team:
             {name: tools[name] for name in configuration.tools(agent)} for agent in range(3)
         ]
         tiers_by_agent = np.broadcast_to(tiers, (3, 3))
-        self.limits = [int(tiers_by_agent[agent, configuration.tier(agent)]) for agent in range(3)]
-        self.begun: list[Spent] = []
+        self.budgets = [int(tiers_by_agent[agent, configuration.tier(agent)]) for agent in range(3)]
+        self.usage_by_call: list[Usage] = []
 
     @property
-    def spent(self) -> Spent:
-        """All calls, in the order in which they began: who is ready first is no matter of the episode's."""
-        return sum(self.begun, Spent())
+    def usage(self) -> Usage:
+        """Of all calls, in the order in which they began: which is ready first is no matter of the episode's."""
+        return sum(self.usage_by_call, Usage())
 
     # Calls ------------------------------------------------------------------------------------------
 
-    async def answer(self, question: str, *shown: AgentContext, agent: int = THIRD) -> Note:
-        """Who concludes; alone on a question it is the first agent, with tools."""
-        return await self._call("answerer", agent, question, shown)
+    async def answer(self, question: str, *contexts: AgentContext, agent: int = THIRD) -> Note:
+        """Answer the question. An agent that is alone on it is the first one, with tools.
+
+        Args:
+            question: The question.
+            *contexts: What the agent is shown behind it.
+            agent: The one that answers.
+
+        Returns:
+            Its note.
+        """
+        return await self._call("answerer", agent, question, contexts)
 
     async def reason(
         self,
         question: str,
-        *shown: AgentContext,
+        *contexts: AgentContext,
         agent: int = FIRST,
         attempt: int = 0,
         after: Note | None = None,
     ) -> Note:
-        """Who works it out, from what is shown on. attempt: of several on the same; after: whom it waits for."""
-        return await self._call("reasoner", agent, question, shown, attempt=attempt, after=after)
+        """Work out the answer.
 
-    async def verify(self, question: str, *shown: AgentContext) -> Note:
-        """Who checks; the answer is right or wrong."""
-        return await self._call("verifier", SECOND, question, shown)
+        Args:
+            question: The question.
+            *contexts: What the agent is shown behind it.
+            agent: The one that reasons.
+            attempt: Number of the attempt, of several at the same question.
+            after: A note that it waits for, and is not shown.
+
+        Returns:
+            Its note.
+        """
+        return await self._call("reasoner", agent, question, contexts, attempt=attempt, after=after)
+
+    async def verify(self, question: str, *contexts: AgentContext) -> Note:
+        """Check a draft.
+
+        Args:
+            question: The question.
+            *contexts: The draft.
+
+        Returns:
+            The note of the second agent, whose answer is "right" or "wrong".
+        """
+        return await self._call("verifier", SECOND, question, contexts)
 
     async def route(self, question: str) -> Note:
-        """Who says what a question needs."""
+        """Decide what a question needs: the answer is "direct", "reason", "calculator" or "search"."""
         return await self._call("router", THIRD, question, ())
 
     async def divide(self, question: str, division: str, agent: int = THIRD) -> Note:
@@ -179,12 +246,22 @@ class Team:
         return await self._call("router", agent, question, (), hint=division)
 
     async def work(
-        self, question: str, part: str, *shown: AgentContext, agent: int, after: Note
+        self, question: str, subtask: str, *contexts: AgentContext, agent: int, after: Note
     ) -> Note:
-        """Who does a part of the work, which stems from a plan."""
-        return await self._call(
-            "worker", agent, question, (AgentContext(f"subtask {part}", (after,)), *shown)
-        )
+        """Do a part of the work.
+
+        Args:
+            question: The whole question.
+            subtask: The part of a plan.
+            *contexts: What the agent is shown besides.
+            agent: The one that works.
+            after: The plan.
+
+        Returns:
+            Its note.
+        """
+        plan = AgentContext(f"subtask {subtask}", (after,))
+        return await self._call("worker", agent, question, (plan, *contexts))
 
     # How a call goes --------------------------------------------------------------------------------
 
@@ -193,63 +270,84 @@ class Team:
         role: str,
         agent: int,
         question: str,
-        shown: Sequence[AgentContext],
+        contexts: Sequence[AgentContext],
         attempt: int = 0,
         hint: str = "",
         after: Note | None = None,
     ) -> Note:
+        """Let an agent take turns until it uses no more tools, or its budget is used up.
+
+        Args:
+            role: What it is asked to do.
+            agent: Which one it is.
+            question: The question.
+            contexts: What it is shown behind the question.
+            attempt: Number of the attempt, which changes the random numbers.
+            hint: Word for a way of dividing the work; "" for other roles.
+            after: A note that it waits for, and is not shown.
+
+        Returns:
+            The note that the call leaves.
+        """
         messages = [
-            self._system(role, agent, hint, question),
-            write_user_message(question, *(part.text for part in shown)),
+            self._write_system_message(role, agent, hint, question),
+            write_user_message(question, *(context.text for context in contexts)),
         ]
-        waited = [*(note for part in shown for note in part.of), *([after] if after else [])]
-        began = max((note.at for note in waited), default=0.0)
+        began_at = _find_start(contexts, after)
         tools = self.tools[agent] if agent != THIRD else {}
+        budget = self.budgets[agent]
+        usage = Usage(calls=1)
+        self.usage_by_call.append(usage)
+
+        # Turns of the model; after each but the last a tool is called.
         results: list[tuple[str, str]] = []
         thoughts: list[str] = []
-        budget = self.limits[agent]
-        tokens_written = 0
-        spent = Spent(calls=1)
-        self.begun.append(spent)
+        num_tokens = 0
         for turn in range(MOST_TOOLS + 1):
             reply = await self.model.take_turn(
-                messages, tools, budget - tokens_written, self.key + attempt
+                messages, tools, budget - num_tokens, self.key + attempt
             )
-            self._add_cost(spent, reply)
-            tokens_written += reply.tokens_out
-            thoughts += _thoughts(reply.text)
+            self._add_turn(usage, reply)
+            num_tokens += reply.tokens_out
+            thoughts += extract_thoughts(reply.text)
             call = reply.tool_calls[0] if reply.tool_calls else None
-            has_room = turn < MOST_TOOLS and tokens_written < budget
+            has_room = turn < MOST_TOOLS and num_tokens < budget
             if call is None or call.name not in tools or not has_room:
                 break
             # A lab model reads one word in place of a complaint.
             replacement = ERROR if self.model.backend == "lab" else ""
             result = answer_call(tools[call.name], call.arguments, self.model, replacement)
-            spent.tools.append(call.name)
+            usage.tools.append(call.name)
             results.append((self.model.describe_arguments(call.arguments), result))
             messages = [*messages, *self.model.write_exchange(reply, result)]
+
         was_truncated = reply.failure is not None and reply.failure.kind == "truncated"
         # There is no room to read what the tool would say.
-        call_without_room = call is not None and tokens_written >= budget
+        call_without_room = call is not None and num_tokens >= budget
         cut = was_truncated or call_without_room
         # The budget is the configuration's choice. What is cut with budget left met a limit of the model itself;
         # without the server's count of tokens nobody knows, and the budget is assumed.
-        cut_by_model = was_truncated and reply.is_counted and tokens_written < budget
+        cut_by_model = was_truncated and reply.is_counted and num_tokens < budget
+        steps = ""
+        if results or thoughts:
+            steps = write_notes(results, " ; ".join(thoughts), None)
         note = Note(
-            role,
-            agent,
-            write_notes(results, " ; ".join(thoughts), None) if results or thoughts else "",
-            tasks.extract_answer(reply.text),
-            reply.text,
-            began + tokens_written * self.model.seconds_per_token,
-            cut,
+            role=role,
+            agent=agent,
+            steps=steps,
+            answer=tasks.extract_answer(reply.text),
+            text=reply.text,
+            at=began_at + num_tokens * self.model.seconds_per_token,
+            cut=cut,
         )
-        spent.cut += cut
-        spent.cut_by_model += cut_by_model
-        spent.trail.append(note)
+        usage.cut += cut
+        usage.cut_by_model += cut_by_model
+        usage.trail.append(note)
         return note
 
-    def _system(self, role: str, agent: int, hint: str, question: str) -> dict[str, str]:
+    def _write_system_message(
+        self, role: str, agent: int, hint: str, question: str
+    ) -> dict[str, str]:
         """The agent's role and prompt; a model that was not made for this bench gets them in whole sentences."""
         atoms = self.prompts[agent]
         if self.model.backend == "lab":
@@ -259,22 +357,37 @@ class Team:
         sentences = [RULES[hint or role], *([rules] if rules else []), *atoms, FORM]
         return {"role": "system", "content": " ".join(sentences)}
 
-    def _add_cost(self, spent: Spent, reply: Reply) -> None:
-        """Book a turn at the model's prices, and why it failed."""
-        spent.turns += 1
-        spent.tokens_in += reply.tokens_in
-        spent.tokens_out += reply.tokens_out
+    def _add_turn(self, usage: Usage, reply: Reply) -> None:
+        """Add a turn of the model at its prices, and why it failed."""
+        usage.turns += 1
+        usage.tokens_in += reply.tokens_in
+        usage.tokens_out += reply.tokens_out
         cost_in = reply.tokens_in * self.model.price_in
         cost_out = reply.tokens_out * self.model.price_out
-        spent.cost_usd += cost_in + cost_out
+        usage.cost_usd += cost_in + cost_out
         if reply.failure is not None and reply.failure.kind != "truncated":
-            spent.failures.append(reply.failure.kind)
+            usage.failures.append(reply.failure.kind)
 
 
-def _thoughts(text: str) -> list[str]:
-    """What stands in the thought tags, also where they were never closed; of other models all before the answer."""
-    found = [" ".join(part.split()) for part in _THOUGHT.findall(text)]
-    if not found and "<think>" not in text:
-        free = " ".join(_TAGS.sub(" ", text.split("<answer>")[0].split("<call>")[0]).split())
-        found = [free] if free else []
-    return [part for part in found if part]
+def _find_start(contexts: Sequence[AgentContext], after: Note | None) -> float:
+    """When a call can begin, in seconds: once all notes are ready that it waits for."""
+    ready_at = [note.at for context in contexts for note in context.sources]
+    if after is not None:
+        ready_at.append(after.at)
+    return max(ready_at, default=0.0)
+
+
+def extract_thoughts(text: str) -> list[str]:
+    """Extract thoughts from a reply.
+
+    Args:
+        text: The reply.
+
+    Returns:
+        What stands in the thought tags, also where they were never closed; without tags all before the answer.
+    """
+    thoughts = [" ".join(thought.split()) for thought in _THOUGHT.findall(text)]
+    if not thoughts and "<think>" not in text:
+        before_answer = text.split("<answer>")[0].split("<call>")[0]
+        thoughts = [" ".join(_TAGS.sub(" ", before_answer).split())]
+    return [thought for thought in thoughts if thought]

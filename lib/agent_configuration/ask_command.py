@@ -9,13 +9,14 @@ Nothing of question and replies is kept, unless --out names a folder for the rec
 import argparse
 import sys
 import tempfile
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
 from lib import config
 from lib.agent_configuration import experiment, explain
+from lib.agent_configuration.action_space import Configuration
 from lib.agent_configuration.agent_system import ConfiguredAnswer, ConfiguredQuestion
 from lib.agent_configuration.cost_plan import announce_questions
 from lib.config import Params, ParamsError
@@ -28,8 +29,8 @@ from lib.tasks import Item
 from lib.tools import SandboxUnavailable
 
 
-def arguments(given: list[str] | None = None) -> argparse.Namespace:
-    """The command line."""
+def read_options(argv: list[str] | None = None) -> argparse.Namespace:
+    """Read the command line; None for that of the process."""
     parser = argparse.ArgumentParser(
         prog="python -m lib ask",
         description=__doc__,
@@ -56,41 +57,71 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--profile", choices=config.PROFILES, default="laptop", help="default: %(default)s"
     )
-    return parser.parse_args(given)
+    return parser.parse_args(argv)
 
 
-def asked(options: argparse.Namespace) -> tuple[list[explain.Reason], str, ConfiguredAnswer]:
-    """Why, what, and what came of it. Raises ParamsError for an unknown model, or where there is no policy yet."""
-    everything = config.load(options.profile)
-    settings = everything.configuration
-    model = options.model or settings.model
-    if model not in everything.llm.models:
-        raise ParamsError(f"--model {model}: llm.models has {', '.join(everything.llm.models)}")
-    if not options.question.strip():
-        raise ParamsError("the question is empty; write one, such as '3 + 4 * 2 - 5 = ?'")
-    changed = everything.model_copy(
-        update={"configuration": settings.model_copy(update={"model": model})}
-    )
+@dataclass(frozen=True)
+class AnsweredQuestion:
+    """A question that was asked on the command line.
+
+    Attributes:
+        configuration: What the policy chose for it.
+        reasons: Every choice with its probability.
+        outcome: What the agents answered, and what it cost.
+    """
+
+    configuration: Configuration
+    reasons: list[explain.Reason]
+    outcome: ConfiguredAnswer
+
+
+def ask(options: argparse.Namespace) -> AnsweredQuestion:
+    """Let a trained policy configure the agents for the question, and let them answer it.
+
+    Args:
+        options: Of the command line.
+
+    Returns:
+        The question with its answer.
+
+    Raises:
+        ParamsError: An unknown model, an empty question, or no trained policy.
+    """
+    params = _read_params(options)
     item = Item(options.question, "", "", "asked", 1, f"asked/{options.question}")
-    context = experiment.make_context(changed)
+    context = experiment.make_context(params)
     # In a fresh clone; without a policy there is no answer, so then no time is spent on it.
     if (Path(options.policy) / "policy.json").is_file():
-        add_released_models(changed.lab, list_lab_models(changed), context.models, build.RUNS)
+        add_released_models(params.lab, list_lab_models(params), context.models, build.RUNS)
     with tempfile.TemporaryDirectory() as scratch:
         folder = options.out or scratch
         context = replace(context, runs=folder, cassettes=folder)
-        with experiment.opened_place(context, changed.configuration) as place:
-            kind = experiment.guess_kind(place, item)
-            policy = experiment.published(options.policy, place, kind)
-            states = torch.from_numpy(place.states([item]))
-            (chosen,) = policy.decide(states).configurations
-            costs = announce_questions(changed, 1, "one question")
+        with experiment.open_workbench(context, params.configuration) as bench:
+            kind = experiment.guess_kind(bench, item)
+            policy = experiment.read_published_policy(options.policy, bench, kind)
+            states = torch.from_numpy(bench.states([item]))
+            (configuration,) = policy.decide(states).configurations
+
+            costs = announce_questions(params, 1, "one question")
             if costs:
                 print(costs, file=sys.stderr, flush=True)
-            (outcome,) = place.system(model).run([ConfiguredQuestion(item, chosen, options.seed)])
-            reasons = explain.reasons(policy, states)
-        export_recording(changed.llm, experiment.NAME, folder)
-    return reasons, str(chosen), outcome
+            job = ConfiguredQuestion(item, configuration, options.seed)
+            (outcome,) = bench.system(params.configuration.model).run([job])
+            reasons = explain.list_reasons(policy, states)
+        export_recording(params.llm, experiment.NAME, folder)
+    return AnsweredQuestion(configuration, reasons, outcome)
+
+
+def _read_params(options: argparse.Namespace) -> Params:
+    """The parameters of the profile, with the model of the command line for all agents."""
+    params = config.load(options.profile)
+    model = options.model or params.configuration.model
+    if model not in params.llm.models:
+        raise ParamsError(f"--model {model}: llm.models has {', '.join(params.llm.models)}")
+    if not options.question.strip():
+        raise ParamsError("the question is empty; write one, such as '3 + 4 * 2 - 5 = ?'")
+    settings = params.configuration.model_copy(update={"model": model})
+    return params.model_copy(update={"configuration": settings})
 
 
 def list_lab_models(params: Params) -> list[str]:
@@ -113,33 +144,45 @@ def list_lab_models(params: Params) -> list[str]:
     return names
 
 
-def main(given: list[str] | None = None) -> int:
-    """Run; mistakes in the input end in one line and the code 2."""
-    options = arguments(given)
-    try:
-        why, chosen, outcome = asked(options)
-    except (
-        BudgetExceeded,
-        LLMError,
-        SandboxUnavailable,
-        OSError,
-        ValueError,
-    ) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return 130
-    print(f"configuration: {chosen}\n")
-    for reason in why:
-        other = f" (then {reason.runner}: {reason.second:.2f})" if reason.runner else ""
-        print(f"  {reason.part:<24} {reason.chosen}: {reason.probability:.2f}{other}")
+def print_answer(answered: AnsweredQuestion) -> None:
+    """Print configuration, choices, what every agent left, the answer, and what it cost."""
+    outcome = answered.outcome
+    print(f"configuration: {answered.configuration}\n")
+    for reason in answered.reasons:
+        runner_up = ""
+        if reason.runner_up:
+            runner_up = f" (then {reason.runner_up}: {reason.runner_up_probability:.2f})"
+        print(f"  {reason.question:<24} {reason.choice}: {reason.probability:.2f}{runner_up}")
     print()
     for note in outcome.trail:
         print(f"  {note.role:<10} {note.whole}{' [cut off]' if note.cut else ''}")
-    why_none = f" ({', '.join(dict.fromkeys(outcome.failures))})" if outcome.failures else ""
-    print(f"\nanswer: {outcome.answer if outcome.answer is not None else 'none' + why_none}")
+    answer = outcome.answer
+    if answer is None:
+        failures = ", ".join(dict.fromkeys(outcome.failures))
+        answer = f"none ({failures})" if failures else "none"
+    print(f"\nanswer: {answer}")
     print(
         f"cost: {outcome.calls} calls, {outcome.tokens_in} tokens read, {outcome.tokens_out} written, "
         f"{outcome.used} calls of tools, ${outcome.cost_usd:.3g}, {outcome.seconds:.3g} s by the declared clock"
     )
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command.
+
+    Args:
+        argv: Arguments; None for those of the process.
+
+    Returns:
+        The exit code: 2 for a mistake in the input, which is explained in one line, and 130 after Ctrl-C.
+    """
+    options = read_options(argv)
+    try:
+        answered = ask(options)
+    except (BudgetExceeded, LLMError, SandboxUnavailable, OSError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    print_answer(answered)
     return 0

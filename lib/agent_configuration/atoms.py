@@ -6,7 +6,7 @@ that a model gives, and are left out where no model can give them. What an atom 
 measured by `atom_effects`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -46,43 +46,59 @@ class Atom(BaseModel):
 
 
 def library(path: str | Path = LIBRARY) -> list[Atom]:
-    """All atoms of a YAML file, family by family and role by role. Raises ParamsError naming the place."""
+    """Read a library of atoms.
+
+    Args:
+        path: A YAML file: atoms by family, role and key.
+
+    Returns:
+        The atoms in the order of the file.
+
+    Raises:
+        ParamsError: The file cannot be read, or something in it is wrong; the message names the place.
+    """
     try:
-        told = from_yaml(Path(path).read_text(encoding="utf-8"))
+        content = from_yaml(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ParamsError(f"{path} is no library of atoms that can be read ({error})") from error
-    if not isinstance(told, dict) or BASE not in told:
+    if not isinstance(content, dict) or BASE not in content:
         raise ParamsError(
             f"{path} is no library of atoms: it must be a mapping with the family {BASE!r}"
         )
-    return [atom for family, roles in told.items() for atom in _family(path, family, roles)]
-
-
-def _family(path: str | Path, family: str, roles: object) -> list[Atom]:
-    out = []
-    for role, held in _mapping(path, family, roles).items():
-        if role not in AGENTS:
-            raise ParamsError(
-                f"{path}, {family}: there is no role {role!r}; there are {', '.join(AGENTS)}"
-            )
-        for key, about in _mapping(path, f"{family}.{role}", held).items():
-            place = f"{family}.{role}.{key}"
-            named = {"name": f"{family}/{role}/{key}", "family": family, "role": role}
-            try:
-                out.append(Atom.model_validate(dict(_mapping(path, place, about)) | named))
-            except ValidationError as error:
-                first = error.errors()[0]
-                where = ".".join([place, *map(str, first["loc"])])
+    atoms = []
+    for family, entries_by_role in content.items():
+        _check_mapping(path, family, entries_by_role)
+        for role, entries in entries_by_role.items():
+            if role not in AGENTS:
                 raise ParamsError(
-                    f"{path}, {where}: {first['msg']}, got {first['input']!r}"
-                ) from error
-    return out
+                    f"{path}, {family}: there is no role {role!r}; there are {', '.join(AGENTS)}"
+                )
+            _check_mapping(path, f"{family}.{role}", entries)
+            for key, entry in entries.items():
+                atoms.append(_read_atom(path, family, role, key, entry))
+    return atoms
 
 
-def _mapping(path: str | Path, place: str, told: object) -> Mapping:
-    if not isinstance(told, dict) or not told:
-        raise ParamsError(f"{path}, {place}: it must hold names with what they mean, not {told!r}")
-    return told
+def _read_atom(path: str | Path, family: str, role: str, key: str, entry: object) -> Atom:
+    location = f"{family}.{role}.{key}"
+    _check_mapping(path, location, entry)
+    name = f"{family}/{role}/{key}"
+    try:
+        return Atom.model_validate({**entry, "name": name, "family": family, "role": role})
+    except ValidationError as error:
+        first = error.errors()[0]
+        location_of_field = ".".join([location, *map(str, first["loc"])])
+        raise ParamsError(
+            f"{path}, {location_of_field}: {first['msg']}, got {first['input']!r}"
+        ) from error
+
+
+def _check_mapping(path: str | Path, location: str, value: object) -> None:
+    """Raise ParamsError where a part of the file is no mapping, or an empty one."""
+    if not isinstance(value, dict) or not value:
+        raise ParamsError(
+            f"{path}, {location}: it must hold names with what they mean, not {value!r}"
+        )
 
 
 def roles(atoms: Sequence[Atom]) -> np.ndarray:
@@ -120,12 +136,20 @@ def prompts(atoms: Sequence[Atom], backend: str) -> dict[str, str]:
 
 
 def uniqueness(vectors: np.ndarray) -> float:
-    """1 - mean pairwise cosine similarity; vectors: (n, d) of length 1. nan for fewer than two."""
+    """Compute 1 minus the mean cosine similarity of pairs of atoms.
+
+    Args:
+        vectors: (n, d) of the atoms' texts, each of length 1.
+
+    Returns:
+        The uniqueness; nan for fewer than two atoms.
+    """
     n = len(vectors)
     if n < 2:
         return float("nan")
-    similarity = vectors @ vectors.T
-    return 1 - float((similarity.sum() - np.trace(similarity)) / (n * (n - 1)))
+    similarity = vectors @ vectors.T  # (n, n), 1 on the diagonal
+    sum_over_pairs = similarity.sum() - np.trace(similarity)
+    return 1 - float(sum_over_pairs / (n * (n - 1)))
 
 
 def coverage(atoms: Sequence[Atom]) -> float:
@@ -133,41 +157,71 @@ def coverage(atoms: Sequence[Atom]) -> float:
     return len({atom.strategy for atom in atoms}) / len(STRATEGIES)
 
 
-def spread(vectors: np.ndarray, clusters: int = 3) -> float:
-    """Semantic diversity: silhouette of k-means clusters; nan where there are too few atoms to form them."""
-    if len(vectors) <= clusters:
+def semantic_diversity(vectors: np.ndarray, num_clusters: int = 3) -> float:
+    """Compute how well atoms fall into clusters: the silhouette of k-means.
+
+    Args:
+        vectors: (n, d) of the atoms' texts.
+        num_clusters: k.
+
+    Returns:
+        The silhouette; nan where there are too few atoms to form the clusters.
+    """
+    if len(vectors) <= num_clusters:
         return float("nan")
-    labels = KMeans(clusters, n_init=4, random_state=0).fit_predict(vectors)
-    return float(silhouette_score(vectors, labels)) if len(set(labels)) > 1 else float("nan")
-
-
-def specificity(vectors: np.ndarray, base: np.ndarray) -> float:
-    """Mean cosine distance of atoms to the nearest base atom; nan without either."""
-    if not len(vectors) or not len(base):
+    labels = KMeans(num_clusters, n_init=4, random_state=0).fit_predict(vectors)
+    if len(set(labels)) < 2:
         return float("nan")
-    return float((1 - (vectors @ base.T).max(1)).mean())
+    return float(silhouette_score(vectors, labels))
 
 
-def measures(
-    atoms: Sequence[Atom], phi: Callable[[Sequence[str]], np.ndarray]
+def specificity(vectors: np.ndarray, base_vectors: np.ndarray) -> float:
+    """Compute the mean cosine distance of atoms to the nearest base atom.
+
+    Args:
+        vectors: (n, d) of the atoms' texts, each of length 1.
+        base_vectors: (b, d) of the base atoms' texts, each of length 1.
+
+    Returns:
+        The specificity; nan without atoms or base atoms.
+    """
+    if not len(vectors) or not len(base_vectors):
+        return float("nan")
+    similarity_to_nearest = (vectors @ base_vectors.T).max(1)  # (n,)
+    return float((1 - similarity_to_nearest).mean())
+
+
+def measure_families(
+    atoms: Sequence[Atom], encode: Callable[[Sequence[str]], np.ndarray]
 ) -> dict[str, dict[str, float]]:
-    """Appendix E per family: atoms, uniqueness, coverage, semantic, specificity, and diversity, their mean."""
-    base = phi([atom.text for atom in atoms if atom.family == BASE])
-    out = {}
+    """Measure each family of a library by appendix E of ARC.
+
+    Args:
+        atoms: The library.
+        encode: Returns vectors (n, d) of length 1 for n texts.
+
+    Returns:
+        For each family atoms (their number), uniqueness, coverage, semantic (diversity), specificity, and diversity
+        (the mean of the first three measures, without those that are nan).
+    """
+    base_vectors = encode([atom.text for atom in atoms if atom.family == BASE])
+    measures_by_family = {}
     for family in dict.fromkeys(atom.family for atom in atoms):
-        own = [atom for atom in atoms if atom.family == family]
-        vectors = phi([atom.text for atom in own])
-        told = {
+        atoms_of_family = [atom for atom in atoms if atom.family == family]
+        vectors = encode([atom.text for atom in atoms_of_family])
+        measures = {
             "uniqueness": uniqueness(vectors),
-            "coverage": coverage(own),
-            "semantic": spread(vectors),
+            "coverage": coverage(atoms_of_family),
+            "semantic": semantic_diversity(vectors),
         }
-        known = [value for value in told.values() if np.isfinite(value)]
-        far = float("nan") if family == BASE else specificity(vectors, base)
-        out[family] = {
-            "atoms": len(own),
-            **told,
-            "specificity": far,
-            "diversity": float(np.mean(known)),
+        finite_values = [value for value in measures.values() if np.isfinite(value)]
+        diversity = float(np.mean(finite_values))
+        measures["specificity"] = float("nan")
+        if family != BASE:
+            measures["specificity"] = specificity(vectors, base_vectors)
+        measures_by_family[family] = {
+            "atoms": len(atoms_of_family),
+            **measures,
+            "diversity": diversity,
         }
-    return out
+    return measures_by_family

@@ -1,6 +1,8 @@
-"""Policies of many trainings side by side: one product for all, drawing, masking and learning as a single one does.
+"""Policies of R trainings side by side: one matrix product for all; they sample, mask and learn as a single one does.
 
-Left out: what they are trained in (`glassbox`), and what a single policy is (`policies`).
+A state has one column more than that of a single policy: column 0 is the number of the training that a row belongs to.
+
+Left out: what they are trained on (`synthetic_environment`), and what a single policy is (`policies`).
 """
 
 from __future__ import annotations
@@ -10,13 +12,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from lib.agent_configuration.policies import Parts, PromptPolicy, Value
+from lib.agent_configuration.policies import MultiDiscretePolicy, PromptPolicy, ValueNetwork
 from lib.agent_configuration.policy_updates import PolicyTrainer
 
 VERSION = 2  # of stacked policies and their updates
 
 
-class Stacked(nn.Module):
+class StackedLinears(nn.Module):
     """The same linear layers of R trainings, each layer as one product.
 
     Rows are (n, 1 + inputs); column 0 is the number of the training that a row belongs to. A trunk applies tanh after
@@ -26,8 +28,13 @@ class Stacked(nn.Module):
     lesson's sizes (tests/benchmarks/test_seed_batched_speed.py), and wants as many rows of every training.
     """
 
-    def __init__(self, layers: Sequence[Sequence[nn.Linear]], trunk: bool) -> None:
-        """layers: by depth, then by training; trunk: whether these layers are a trunk."""
+    def __init__(self, layers: Sequence[Sequence[nn.Linear]], is_trunk: bool) -> None:
+        """Copy the weights of R trainings.
+
+        Args:
+            layers: By depth, then by training.
+            is_trunk: Whether these layers are a trunk, and not a head.
+        """
         super().__init__()
         # (R, inputs, outputs) and (R, 1, outputs) of each layer
         self.weights = nn.ParameterList(
@@ -36,12 +43,20 @@ class Stacked(nn.Module):
         self.biases = nn.ParameterList(
             torch.stack([layer.bias.detach()[None] for layer in trainings]) for trainings in layers
         )
-        self.trunk = trunk
+        self.is_trunk = is_trunk
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Outputs (n, outputs) of rows (n, 1 + inputs); of a trunk (n, 1 + outputs), column 0 as it was."""
+        """Apply the layers of each row's training.
+
+        Args:
+            rows: (n, 1 + inputs), the training in column 0.
+
+        Returns:
+            (n, 1 + outputs) of a trunk, column 0 as it was; (n, outputs) of a head.
+        """
         num_trainings = len(self.weights[0])
-        training, inputs = rows[:, 0].long(), rows[:, 1:]
+        training = rows[:, 0].long()
+        inputs = rows[:, 1:]
 
         # One matrix (rows, inputs) for each training; where they have unequally many rows, zeros fill up.
         position = _positions_in_training(training, num_trainings)
@@ -54,17 +69,24 @@ class Stacked(nn.Module):
         last = len(self.weights) - 1
         for depth, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             x = torch.baddbmm(bias, x, weight)  # x_r W_r + b_r for every training r
-            if self.trunk or depth < last:
+            if self.is_trunk or depth < last:
                 x = x.tanh()
 
-        outputs = x.flatten(0, 1) if position is None else x[training, position]
-        return torch.cat([rows[:, :1], outputs], 1) if self.trunk else outputs
+        outputs = x.flatten(0, 1) if position is None else x[training, position]  # (n, outputs)
+        if self.is_trunk:
+            return torch.cat([rows[:, :1], outputs], 1)
+        return outputs
 
 
 def _positions_in_training(training: Tensor, num_trainings: int) -> Tensor | None:
-    """The number of each row among the rows of its training, (n,).
+    """Number the rows of each training, from 0.
 
-    None where rows stand in order of trainings, as many of each: then they need not be moved.
+    Args:
+        training: (n,) the training of each row.
+        num_trainings: R.
+
+    Returns:
+        (n,) numbers; None where rows stand in order of trainings, as many of each, and need not be moved.
     """
     if len(training) % num_trainings == 0:
         in_order = torch.arange(num_trainings)[:, None]
@@ -78,28 +100,30 @@ def _positions_in_training(training: Tensor, num_trainings: int) -> Tensor | Non
     return position
 
 
-class Embedded(nn.Module):
+class StackedEmbedding(nn.Module):
     """The embeddings of R trainings, one table below the other."""
 
-    def __init__(self, layers: Sequence[nn.Embedding]) -> None:
+    def __init__(self, embeddings: Sequence[nn.Embedding]) -> None:
         super().__init__()
-        self.size = layers[0].num_embeddings
+        self.size = embeddings[0].num_embeddings
         # (1, R * size, hidden)
-        self.weight = nn.Parameter(torch.cat([layer.weight.detach() for layer in layers])[None])
+        self.weight = nn.Parameter(
+            torch.cat([embedding.weight.detach() for embedding in embeddings])[None]
+        )
 
     def forward(self, training: Tensor, index: Tensor) -> Tensor:
         """Embeddings (n, hidden) of indices (n,), each from the table of its training, (n,)."""
         return nn.functional.embedding(training * self.size + index, self.weight[0])
 
 
-class ManyParts(Parts):
-    """`Parts` of R trainings: it draws, masks and judges as one does."""
+class StackedMultiDiscretePolicy(MultiDiscretePolicy):
+    """The `MultiDiscretePolicy` of R trainings: it samples, masks and evaluates as a single one does."""
 
     @classmethod
-    def of(cls, alone: Sequence[Parts]) -> ManyParts:
-        """alone: the policy of each training, all of one shape."""
-        first = alone[0]
-        many = cls(
+    def stack(cls, policies: Sequence[MultiDiscretePolicy]) -> StackedMultiDiscretePolicy:
+        """Stack the policies of R trainings, all of one shape."""
+        first = policies[0]
+        stacked = cls(
             first.trunk[0].in_features,
             first.sizes,
             first.chained,
@@ -107,71 +131,96 @@ class ManyParts(Parts):
             first.trunk[0].out_features,
             first.masks,
         )
-        many.trunk = _trunk([one.trunk for one in alone])
-        many.heads = nn.ModuleList(
-            Stacked([[one.heads[i] for one in alone]], False) for i in range(len(first.sizes))
-        )
-        many.seen = nn.ModuleList(
-            Embedded([one.seen[i] for one in alone]) for i in range(len(first.sizes) - 1)
-        )
-        return many
+        stacked.trunk = stack_trunks([policy.trunk for policy in policies])
+        stacked.heads = nn.ModuleList()
+        stacked.seen = nn.ModuleList()
+        for dimension in range(len(first.sizes)):
+            heads = [policy.heads[dimension] for policy in policies]
+            stacked.heads.append(StackedLinears([heads], is_trunk=False))
+        for dimension in range(len(first.sizes) - 1):
+            embeddings = [policy.seen[dimension] for policy in policies]
+            stacked.seen.append(StackedEmbedding(embeddings))
+        return stacked
 
-    def after(self, hidden: Tensor, part: int, choice: Tensor) -> Tensor:
-        if not self.chained or part == len(self.seen):
+    def add_choice(self, hidden: Tensor, dimension: int, choices: Tensor) -> Tensor:
+        if not self.chained or dimension == len(self.seen):
             return hidden
-        return hidden + nn.functional.pad(self.seen[part](hidden[:, 0].long(), choice), (1, 0))
+        training = hidden[:, 0].long()
+        embeddings = self.seen[dimension](training, choices)
+        # Column 0 stays the number of the training.
+        return hidden + nn.functional.pad(embeddings, (1, 0))
 
 
-def _trunk(trunks: Sequence[nn.Sequential]) -> Stacked:
-    return Stacked(
-        [list(place) for place in zip(*trunks, strict=True) if isinstance(place[0], nn.Linear)],
-        True,
-    )
+def stack_trunks(trunks: Sequence[nn.Sequential]) -> StackedLinears:
+    """Stack the trunks of R trainings; see `policies.make_trunk`."""
+    return StackedLinears(_list_linears_by_depth(trunks), is_trunk=True)
 
 
-def prompts(alone: Sequence[PromptPolicy]) -> PromptPolicy:
-    """Prompt policies of R trainings as one; a column more in front, which says whose."""
-    many = alone[0]
-    many.trunk, many.head = (
-        _trunk([one.trunk for one in alone]),
-        Stacked([[one.head for one in alone]], False),
-    )
-    return many
+def _list_linears_by_depth(networks: Sequence[nn.Sequential]) -> list[list[nn.Linear]]:
+    """The linear layers of networks of one shape: for each depth, the layer of each network."""
+    layers_by_network = [
+        [layer for layer in network if isinstance(layer, nn.Linear)] for network in networks
+    ]
+    return [list(layers) for layers in zip(*layers_by_network, strict=True)]
+
+
+def stack_prompt_policies(policies: Sequence[PromptPolicy]) -> PromptPolicy:
+    """Stack the prompt policies of R trainings; the first of them becomes the stack."""
+    stacked = policies[0]
+    stacked.trunk = stack_trunks([policy.trunk for policy in policies])
+    stacked.head = StackedLinears([[policy.head for policy in policies]], is_trunk=False)
+    return stacked
 
 
 class BatchedPolicyTrainer(PolicyTrainer):
-    """`PolicyTrainer` of R trainings: one loss, gradients clipped for each training by itself."""
+    """The `PolicyTrainer` of R trainings: one loss, gradients clipped for each training by itself."""
 
     @classmethod
-    def made(
+    def create_stacked(
         cls,
         policy: nn.Module,
-        inputs: int,
-        rate: float,
-        runs: int,
+        num_inputs: int,
+        learning_rate: float,
+        num_trainings: int,
         hidden: int,
-        valued: bool = True,
+        has_value: bool = True,
     ) -> BatchedPolicyTrainer:
+        """Make a trainer with Adam, and with new value networks if it is to have any.
+
+        Args:
+            policy: The stacked policies.
+            num_inputs: Length of a state of one value network.
+            learning_rate: Of Adam.
+            num_trainings: R.
+            hidden: Width of the value networks.
+            has_value: Whether there are value networks.
+
+        Returns:
+            The trainer.
+        """
         value = None
-        if valued:
-            alone = [Value(inputs, hidden) for _ in range(runs)]
-            value, places = alone[0], zip(*(one.layers for one in alone), strict=True)
-            value.layers = Stacked(
-                [list(place) for place in places if isinstance(place[0], nn.Linear)], False
-            )
-        weights = [*policy.parameters(), *(value.parameters() if value else ())]
-        return cls(policy, value, torch.optim.Adam(weights, lr=rate))
+        weights = list(policy.parameters())
+        if has_value:
+            values = [ValueNetwork(num_inputs, hidden) for _ in range(num_trainings)]
+            layers = _list_linears_by_depth([network.layers for network in values])
+            value = values[0]
+            value.layers = StackedLinears(layers, is_trunk=False)
+            weights += value.parameters()
+        return cls(policy, value, torch.optim.Adam(weights, lr=learning_rate))
 
     def step(self, loss: Tensor, max_grad_norm: float) -> None:
-        """One step of Adam on a loss that is the mean over all trainings, gradients clipped for each by itself."""
+        """Do one step of Adam, with gradients clipped for each training by itself.
+
+        Args:
+            loss: The mean over all trainings.
+            max_grad_norm: The most that the norm of one training's gradient may be.
+        """
         self.optimizer.zero_grad()
         loss.backward()
-        gradients = [
-            weights.grad
-            for group in self.optimizer.param_groups
-            for weights in group["params"]
-            if weights.grad is not None
-        ]
+        gradients = []
+        for group in self.optimizer.param_groups:
+            gradients += [weights.grad for weights in group["params"] if weights.grad is not None]
+
         # One row for each training; embeddings of trainings stand below each other in one table.
         num_trainings = max(len(gradient) for gradient in gradients)
         by_training = [gradient.view(num_trainings, -1) for gradient in gradients]

@@ -23,12 +23,12 @@ NUM_PROMPT_BASELINES = 3  # GEPA, bootstrapping, the conversation
 def plan_agent_calls(
     params: Params, model: str, num_questions: int, largest_tier: int | None = None
 ) -> PlannedCalls:
-    """What agents of one model ask for at the most.
+    """Plan the calls of agents of one model at the most.
 
     Args:
         params: All settings.
-        model: Of the agents, a name of llm.models.
-        num_questions: That they work on.
+        model: Name in llm.models of the agents' model.
+        num_questions: How many questions they work on.
         largest_tier: Tokens of the largest budget of any agent; None for that of the settings.
 
     Returns:
@@ -57,7 +57,7 @@ def announce_experiment(
     Args:
         params: All settings.
         compared: The variants that are trained.
-        num_atoms: In the library.
+        num_atoms: Number of atoms in the library.
         trainings_only: Whether searches and prompted policies are left out.
 
     Returns:
@@ -82,36 +82,43 @@ def announce_experiment(
 def count_training_questions(
     params: Params, compared: Sequence[ConfigurationVariant]
 ) -> tuple[int, int]:
-    """Questions that agents work on in trainings and their tests: of the model, and of the larger one."""
-    settings = params.configuration
-    num_kinds = len(KINDS)
-    tests = num_kinds * settings.test_items
-    questions = 0
-    larger_questions = 0
-    for variant in compared:
-        num_policies = 2 + variant.refined_by_dpo  # as trained, after SFT, after DPO
-        num_tests = num_policies * tests
-        if variant.tested_everywhere:
-            num_tests += (num_kinds - 1) * tests  # each of its policies on the other kinds
-        # Every choice may differ, and each is tried on all questions of its kind in two samples for the oracle.
-        num_tries = 2 * num_policies * tests * settings.test_items
-        per_seed = num_kinds * settings.episodes + num_tests + num_tries
-        questions += count_seeds(params, variant) * per_seed
-        if variant.tested_everywhere:
-            larger_questions += settings.seeds * tests
-    return questions, larger_questions
-
-
-def announce_questions(params: Params, num_questions: int, task: str) -> str:
-    """What the agents of `configuration.model` cost on some questions; "" where they are no endpoint.
+    """Count the questions that agents work on in trainings and their tests.
 
     Args:
         params: All settings.
-        num_questions: Each under one configuration.
-        task: What they are asked for, for the line.
+        compared: The variants that are trained.
 
     Returns:
-        One line.
+        The questions of the agents' usual model, and those of the larger one.
+    """
+    settings = params.configuration
+    num_kinds = len(KINDS)
+    num_test_questions = num_kinds * settings.test_items
+    total = 0
+    total_of_larger_model = 0
+    for variant in compared:
+        num_policies = 2 + variant.refined_by_dpo  # as trained, after SFT, after DPO
+        num_tests = num_policies * num_test_questions
+        if variant.tested_everywhere:
+            num_tests += (num_kinds - 1) * num_test_questions  # each policy on the other kinds
+            total_of_larger_model += settings.seeds * num_test_questions
+        # Every choice may differ, and each is tried on all questions of its kind in two samples for the oracle.
+        num_tries = 2 * num_policies * num_test_questions * settings.test_items
+        num_episodes = num_kinds * settings.episodes
+        total += count_seeds(params, variant) * (num_episodes + num_tests + num_tries)
+    return total, total_of_larger_model
+
+
+def announce_questions(params: Params, num_questions: int, task: str) -> str:
+    """Say what the agents of `configuration.model` may cost on some questions.
+
+    Args:
+        params: All settings.
+        num_questions: Number of questions, each under one configuration.
+        task: What they are asked for, in a few words.
+
+    Returns:
+        One line; "" where the agents are no endpoint.
     """
     model = params.configuration.model
     if not asks_endpoint(params.llm, [model]):
@@ -121,23 +128,36 @@ def announce_questions(params: Params, num_questions: int, task: str) -> str:
 
 
 def count_searched_questions(settings: ConfigurationSettings, num_atoms: int) -> int:
-    """Questions of everything that is not trained.
+    """Count the questions of everything that is not trained, at the most.
 
-    These are the declared set, the greedy searches, prompted policies with their examples, prompt optimizers, the
-    effects of atoms, and random choices.
+    Args:
+        settings: Of the lesson.
+        num_atoms: Number of atoms in the library.
+
+    Returns:
+        The questions of the declared set, the greedy searches, prompted policies with their examples, prompt
+        optimizers, the effects of atoms, and random choices.
     """
     num_kinds = len(KINDS)
-    tests = num_kinds * settings.test_items
-    training = num_kinds * settings.search_items
-    dev = num_kinds * settings.dev_items
-    everywhere = training + 2 * dev + 2 * tests  # dev and test questions in two samples
-    declared = (settings.grid + 1 + settings.sampled) * everywhere
-    neighbours = sum(action_space.SIZES) + num_atoms + action_space.MAX_ATOMS * len(AGENTS)
-    greedy = (1 + GREEDY_ROUNDS * neighbours) * training + num_kinds * everywhere
-    prompted = NUM_PROMPTED * tests + num_kinds * settings.grid
-    structures = len(action_space.WORKFLOWS) * training
+    num_train = num_kinds * settings.search_items
+    num_dev = num_kinds * settings.dev_items
+    num_test = num_kinds * settings.test_items
+    num_everywhere = num_train + 2 * num_dev + 2 * num_test  # dev and test in two samples
+
+    num_declared = settings.grid + 1 + settings.sampled
+    declared = num_declared * num_everywhere
+
+    num_neighbours = sum(action_space.SIZES) + num_atoms + action_space.MAX_ATOMS * len(AGENTS)
+    num_steps = 1 + GREEDY_ROUNDS * num_neighbours
+    greedy = num_steps * num_train + num_kinds * num_everywhere
+
+    prompted = NUM_PROMPTED * num_test + num_kinds * settings.grid
+
+    structures = len(action_space.WORKFLOWS) * num_train
     # An optimizer may go over its episodes by one round of its questions.
-    episodes = num_kinds * (settings.episodes + 2 * settings.search_items)
-    optimized = structures + (NUM_PROMPT_BASELINES - 1) * episodes + NUM_PROMPT_BASELINES * tests
-    atom_effects = 2 * (1 + num_atoms) * dev
-    return declared + greedy + prompted + optimized + atom_effects + settings.seeds * tests
+    num_episodes = num_kinds * (settings.episodes + 2 * settings.search_items)
+    optimized = (NUM_PROMPT_BASELINES - 1) * num_episodes + NUM_PROMPT_BASELINES * num_test
+
+    atom_effects = 2 * (1 + num_atoms) * num_dev
+    random_choices = settings.seeds * num_test
+    return declared + greedy + prompted + structures + optimized + atom_effects + random_choices

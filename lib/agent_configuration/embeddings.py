@@ -5,6 +5,7 @@ overall = 0.15 ARI + 0.25 classification + 0.25 complexity + 0.35 decision
 
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -17,129 +18,202 @@ from sklearn.neural_network import MLPClassifier
 
 from lib.agent_configuration import encoders
 from lib.agent_configuration.questions import questions
+from lib.language_models import checkpoints
 
-FEATURES, COMMONEST = "f_q alone", "the commonest label"
+# Rows of the table beside encoders.
+FEATURES = "f_q alone"
+COMMONEST = "the commonest label"
 WEIGHTS = {"ari": 0.15, "classification": 0.25, "complexity": 0.25, "decision": 0.35}
-FOLDS = 4
+NUM_FOLDS = 4
+DECISIONS = ["workflow", "tools", "budget"]
 
 
-def clustering(vectors: np.ndarray, labels: Sequence[str]) -> float:
-    """Adjusted Rand index of k-means clusters against labels; vectors: (n, d)."""
-    found = KMeans(len(set(labels)), n_init=4, random_state=0).fit_predict(vectors)
-    return float(adjusted_rand_score(labels, found))
+# The four tests ------------------------------------------------------------------------------------
 
 
-def classification(vectors: np.ndarray, labels: Sequence[str]) -> float:
-    """Cross-validated accuracy of a linear classifier."""
+def score_clusters(vectors: np.ndarray, labels: Sequence[str]) -> float:
+    """Score how well clusters of vectors agree with labels.
+
+    Args:
+        vectors: (n, d) of questions.
+        labels: One for each question.
+
+    Returns:
+        The adjusted Rand index of k-means clusters, one cluster for each label: 1 is agreement, 0 is chance.
+    """
+    clusters = KMeans(len(set(labels)), n_init=4, random_state=0).fit_predict(vectors)
+    return float(adjusted_rand_score(labels, clusters))
+
+
+def score_classification(vectors: np.ndarray, labels: Sequence[str]) -> float:
+    """Score how well labels follow from vectors: cross-validated accuracy of a logistic regression.
+
+    Args:
+        vectors: (n, d) of questions.
+        labels: One for each question.
+
+    Returns:
+        The accuracy.
+    """
     model = LogisticRegression(max_iter=500)
-    return float(cross_val_score(model, vectors, np.asarray(labels), cv=_folds()).mean())
+    return float(cross_val_score(model, vectors, np.asarray(labels), cv=_make_folds()).mean())
 
 
-def complexity(vectors: np.ndarray, steps: Sequence[float]) -> float:
-    """Spearman correlation of a ridge regression's cross-validated guesses with how many steps a solution has."""
-    guessed = cross_val_predict(Ridge(), vectors, np.asarray(steps, float), cv=_folds())
-    return float(np.nan_to_num(spearmanr(guessed, steps).statistic))
+def score_complexity(vectors: np.ndarray, num_steps: Sequence[float]) -> float:
+    """Score how well the steps of a solution follow from vectors.
+
+    Args:
+        vectors: (n, d) of questions.
+        num_steps: Steps of each question's solution.
+
+    Returns:
+        Spearman's correlation with the cross-validated predictions of a ridge regression; 0 where they are constant.
+    """
+    targets = np.asarray(num_steps, float)
+    predictions = cross_val_predict(Ridge(), vectors, targets, cv=_make_folds())
+    return float(np.nan_to_num(spearmanr(predictions, num_steps).statistic))
 
 
-def decision(vectors: np.ndarray, wanted: np.ndarray) -> float:
-    """Share of held-out questions for which a small network predicts workflow, tools and budget, averaged with the
-    share for which all three are right at once (the paper's "combined accuracy"). wanted: (n, 3) of labels."""
-    heads = [
-        cross_val_predict(_network(), vectors, column, cv=_folds()) == column for column in wanted.T
-    ]
-    correct = np.column_stack(heads)
-    return float((correct.mean() + correct.all(1).mean()) / 2)
+def score_decisions(vectors: np.ndarray, labels: np.ndarray) -> float:
+    """Score how well the best workflow, tools and budget follow from vectors, by a small network for each.
+
+    Args:
+        vectors: (n, d) of questions.
+        labels: (n, 3) the best workflow, tools and budget.
+
+    Returns:
+        Two shares of held-out questions, averaged: of correct predictions, and of questions for which all three are
+        correct (the paper's "combined accuracy").
+    """
+    columns = []
+    for labels_of_part in labels.T:
+        predictions = cross_val_predict(_make_network(), vectors, labels_of_part, cv=_make_folds())
+        columns.append(predictions == labels_of_part)
+    return _average_with_combined(np.column_stack(columns))
 
 
-def overall(scores: dict[str, float]) -> float:
-    """The weighted sum of appendix D."""
+def _average_with_combined(is_correct: np.ndarray) -> float:
+    """The mean of accuracy and combined accuracy of (n, 3) predictions."""
+    return float((is_correct.mean() + is_correct.all(1).mean()) / 2)
+
+
+def compute_overall(scores: dict[str, float]) -> float:
+    """Compute the weighted sum of appendix D."""
     return sum(weight * scores[name] for name, weight in WEIGHTS.items())
 
 
-def _folds() -> KFold:
-    return KFold(FOLDS, shuffle=True, random_state=0)
+def _make_folds() -> KFold:
+    return KFold(NUM_FOLDS, shuffle=True, random_state=0)
 
 
-def _network() -> MLPClassifier:
+def _make_network() -> MLPClassifier:
     return MLPClassifier((64,), max_iter=300, random_state=0)
 
 
-# What a question wants ------------------------------------------------------------------------------
+# Labels and scores ---------------------------------------------------------------------------------
 
 
-def labels(tried: pd.DataFrame) -> pd.DataFrame:
-    """What is to be told from each question: prompt, kind, steps (of the worked solution), and the workflow, the use of
-    tools and the first agent's budget that are paid best on it, each averaged over everything else. One try each: the
-    labels are noisy, and so is every encoder's score. tried: rows of `recorded.sampled` on training questions."""
-    tried = tried.assign(
-        tools=np.where(tried["allocated"] > 0, "tools", "none"), budget=tried["budget1"].astype(str)
-    )
-    paid = tried.groupby("prompt", sort=False)
-    steps = {
-        i.prompt: len(i.worked_solution.split(" ; "))
-        for kind in tried["group"].unique()
-        for i in questions(kind, "train", paid.ngroups)
-    }
-    out = (
-        paid["group"]
-        .first()
-        .to_frame()
-        .assign(steps=[float(steps[prompt]) for prompt in paid.groups])
-    )
-    for column in ("workflow", "tools", "budget"):
-        means = tried.pivot_table(index="prompt", columns=column, values="reward", sort=False)
-        out[column] = means.idxmax(axis=1).astype(str)
-    return out.reset_index()
+def label_questions(tried: pd.DataFrame) -> pd.DataFrame:
+    """Label each question with what is to be predicted from its vector.
+
+    Args:
+        tried: Rows of sampled configurations on training questions, one try each: labels are noisy, and so is every
+            encoder's score.
+
+    Returns:
+        A row for each prompt: group (its kind), steps (of the worked solution), and the workflow, the use of tools and
+        the first agent's budget with the highest reward, each averaged over everything else.
+    """
+    uses_tools = np.where(tried["allocated"] > 0, "tools", "none")
+    tried = tried.assign(tools=uses_tools, budget=tried["budget1"].astype(str))
+    by_prompt = tried.groupby("prompt", sort=False)
+    num_steps = {}
+    for kind in tried["group"].unique():
+        for item in questions(kind, "train", by_prompt.ngroups):
+            num_steps[item.prompt] = float(len(item.worked_solution.split(" ; ")))
+    labels = by_prompt["group"].first().to_frame()
+    labels["steps"] = [num_steps[prompt] for prompt in by_prompt.groups]
+    for column in DECISIONS:
+        mean_rewards = tried.pivot_table(
+            index="prompt", columns=column, values="reward", sort=False
+        )
+        labels[column] = mean_rewards.idxmax(axis=1).astype(str)
+    return labels.reset_index()
 
 
-def scored(vectors: np.ndarray, wanted: pd.DataFrame) -> dict[str, float]:
-    """The four tests of appendix D and their weighted sum. Clusters are held against kind and tools, classification is
-    the mean of both. vectors: (n, d), of the prompts of `labels`."""
+def score_vectors(vectors: np.ndarray, labels: pd.DataFrame) -> dict[str, float]:
+    """Score vectors by the four tests of appendix D and their weighted sum.
+
+    Args:
+        vectors: (n, d) of questions.
+        labels: Of the same n questions, by `label_questions`.
+
+    Returns:
+        Scores by name. Clusters are compared with kind and tools, classification is the mean of both.
+    """
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore"
-        )  # few questions: a network may not settle, a label may miss from a fold
-        told = [
-            classification(vectors, wanted[name]) if wanted[name].nunique() > 1 else 1.0
+        # With few questions a network may not converge, and a fold may lack a label.
+        warnings.simplefilter("ignore")
+        accuracies = [
+            score_classification(vectors, labels[name]) if labels[name].nunique() > 1 else 1.0
             for name in ("group", "tools")
         ]
-        found = {
-            "ari": clustering(vectors, (wanted["group"] + ", " + wanted["tools"]).tolist()),
-            "classification": float(np.mean(told)),
-            "complexity": complexity(vectors, wanted["steps"]),
-            "decision": decision(vectors, wanted[["workflow", "tools", "budget"]].to_numpy(str)),
+        kinds_and_tools = (labels["group"] + ", " + labels["tools"]).tolist()
+        scores = {
+            "ari": score_clusters(vectors, kinds_and_tools),
+            "classification": float(np.mean(accuracies)),
+            "complexity": score_complexity(vectors, labels["steps"]),
+            "decision": score_decisions(vectors, labels[DECISIONS].to_numpy(str)),
         }
-    return found | {"overall": overall(found)}
+    return scores | {"overall": compute_overall(scores)}
 
 
-def commonest(wanted: pd.DataFrame) -> dict[str, float]:
-    """What who knows only how common each label is would score."""
-    share = [
-        float(wanted[name].value_counts(normalize=True).iloc[0]) for name in ("group", "tools")
+def score_commonest_label(labels: pd.DataFrame) -> dict[str, float]:
+    """Score a prediction that knows no question: always the commonest label.
+
+    Args:
+        labels: By `label_questions`.
+
+    Returns:
+        Scores by name, as of `score_vectors`.
+    """
+    accuracies = [
+        float(labels[name].value_counts(normalize=True).iloc[0]) for name in ("group", "tools")
     ]
-    heads = np.column_stack(
-        [wanted[name] == wanted[name].mode()[0] for name in ("workflow", "tools", "budget")]
-    )
-    found = {"ari": 0.0, "classification": float(np.mean(share)), "complexity": 0.0}
-    found["decision"] = float((heads.mean() + heads.all(1).mean()) / 2)
-    return found | {"overall": overall(found)}
-
-
-def scores(tried: pd.DataFrame, names: Sequence[str], *where: str) -> pd.DataFrame:
-    """Appendix D by encoder, the best first: numbers (of a vector) and the tests. What needs no encoder stands beside
-    them. where: the folder of lab models, the repository's own by default. Raises EncoderError for an encoder that is
-    not here."""
-    wanted = labels(tried)
-    prompts = wanted["prompt"].tolist()
-    vectors = {name: encoders.encoder(name, *where)(prompts) for name in names}
-    vectors[FEATURES] = encoders.features(prompts)
-    out = {
-        name: {"numbers": each.shape[1], **scored(each, wanted)} for name, each in vectors.items()
+    is_correct = np.column_stack([labels[name] == labels[name].mode()[0] for name in DECISIONS])
+    scores = {
+        "ari": 0.0,
+        "classification": float(np.mean(accuracies)),
+        "complexity": 0.0,
+        "decision": _average_with_combined(is_correct),
     }
-    out[COMMONEST] = {"numbers": 0, **commonest(wanted)}
-    table = (
-        pd.DataFrame(out)
-        .T.rename_axis("encoder")
-        .sort_values("overall", ascending=False, kind="stable")
-    )
+    return scores | {"overall": compute_overall(scores)}
+
+
+def compare_encoders(
+    tried: pd.DataFrame, names: Sequence[str], models: str | Path = checkpoints.MODELS
+) -> pd.DataFrame:
+    """Compare encoders by appendix D, beside the features that need no encoder and the commonest label.
+
+    Args:
+        tried: As of `label_questions`.
+        names: Of the encoders, see `encoders.encoder`.
+        models: Folder of the lab models.
+
+    Returns:
+        A row for each encoder, the best first: numbers (the length of a vector) and the scores.
+
+    Raises:
+        EncoderError: An encoder is not here.
+    """
+    labels = label_questions(tried)
+    prompts = labels["prompt"].tolist()
+    vectors_by_encoder = {name: encoders.encoder(name, models)(prompts) for name in names}
+    vectors_by_encoder[FEATURES] = encoders.features(prompts)
+    rows = {}
+    for name, vectors in vectors_by_encoder.items():
+        rows[name] = {"numbers": vectors.shape[1], **score_vectors(vectors, labels)}
+    rows[COMMONEST] = {"numbers": 0, **score_commonest_label(labels)}
+    table = pd.DataFrame(rows).T.rename_axis("encoder")
+    table = table.sort_values("overall", ascending=False, kind="stable")
     return table.astype({"numbers": int})

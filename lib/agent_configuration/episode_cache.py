@@ -17,7 +17,7 @@ from lib.agent_configuration.agent_system import (
     ConfiguredAnswer,
     ConfiguredQuestion,
     System,
-    table,
+    make_table,
 )
 from lib.agent_configuration.rewards import Weights
 from lib.experiment import artifacts
@@ -111,7 +111,7 @@ class EpisodeCache:
             activity: What this is for, in a few words.
 
         Returns:
-            A row for each job, in order: the columns of `agent_system.table`, with draw, failure_kinds (words with
+            A row for each job, in order: the columns of `agent_system.make_table`, with draw, failure_kinds (words with
             blanks between them), and spoken (what every agent wrote, as JSON of [writer, text, dollars]).
         """
         missing = {_name(job): job for job in jobs if _name(job) not in self._rows}
@@ -131,8 +131,8 @@ class EpisodeCache:
 
     def _play_chunk(self, jobs: Sequence[ConfiguredQuestion]) -> None:
         outcomes = self.system.run(jobs)
-        rewards = self.system.rewards(jobs, outcomes, self.weights)
-        rows = table(jobs, outcomes, rewards, get_group).assign(
+        rewards = self.system.compute_rewards(jobs, outcomes, self.weights)
+        rows = make_table(jobs, outcomes, rewards, get_group).assign(
             draw=[job.draw for job in jobs],
             failure_kinds=[" ".join(outcome.failures) for outcome in outcomes],
             spoken=[

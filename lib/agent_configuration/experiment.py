@@ -46,8 +46,8 @@ from lib.agent_configuration.workbench import (
     TEST_DRAW,
     ConfigurationWorkbench,
     make_context,
-    opened_place,
-    toolbox,
+    make_toolbox,
+    open_workbench,
 )
 from lib.config import ROOT, ConfigurationSettings, Params, ParamsError
 from lib.experiment import artifacts, sweep
@@ -64,8 +64,8 @@ __all__ = [
     "RUNS",
     "make_context",
     "make_jobs",
-    "opened_place",
-    "toolbox",
+    "make_toolbox",
+    "open_workbench",
 ]
 
 POLICY = RUNS / "policy"
@@ -88,11 +88,11 @@ _WORK = {
 
 @dataclass(frozen=True)
 class AgentConfigurationResults:
-    """What a study left.
+    """The tables of the experiment.
 
     Attributes:
         tried: Configurations that were tried on all questions, with columns split (`search_jobs.SPLITS`), set (grid,
-            sampled, greedy, policies) and number, beside those of `agent_system.table`.
+            sampled, greedy, policies) and number, beside those of `agent_system.make_table`.
         tests: Test questions under the configuration that each method chose, with method, seed, model, error, and for
             trained methods `only`, the kind that the policy learned from.
         greedy: Configurations tried and mean reward on the way of each greedy search, with group.
@@ -118,7 +118,7 @@ def run(
     runs: str | Path = RUNS,
     label: str = "configuring agents",
 ) -> AgentConfigurationResults:
-    """Do what is not done yet.
+    """Run the experiment: do all jobs that are not done yet.
 
     Args:
         params: All settings.
@@ -138,7 +138,7 @@ def run(
     settings, runs = params.configuration, Path(runs)
     models = ensure_models(params.lab, models)
     context = make_context(params, models, runs)
-    _check(context, settings)
+    _check_inputs(context, settings)
     jobs = make_jobs(params, compared, models)
     trainings = select_trainings(jobs)
     stages = [Stage(label, jobs, work)]
@@ -148,27 +148,27 @@ def run(
     keep_replies = partial(export_recording, params.llm, NAME, CASSETTES)
     costs = announce_experiment(params, compared, len(library(context.inputs["atoms"])))
     finished = run_stages(stages, context, keep_replies, costs)
-    _publish(jobs, params, models, runs)
+    _publish_policies(jobs, params, models, runs)
     return _collect_results(finished)
 
 
-def _check(context: RunContext, settings: ConfigurationSettings) -> None:
-    """Raise what is wrong with models, atoms or the encoder before any process starts."""
-    with opened_place(context, settings) as bench:
+def _check_inputs(context: RunContext, settings: ConfigurationSettings) -> None:
+    """Open models, atoms and encoder once, so that what is wrong with them is raised before any process starts."""
+    with open_workbench(context, settings) as bench:
         bench.open_model(settings.prompted)
         for model in (settings.model, settings.larger):
             bench.system(model)
         encoders.encoder(settings.encoder, context.models)
 
 
-def trained(
+def train_policies(
     params: Params,
     compared: Sequence[ConfigurationVariant],
     models: str | Path | None = None,
     runs: str | Path = RUNS,
     label: str = "training policies",
 ) -> pd.DataFrame:
-    """Test some trainings without searches and prompted policies: `AgentConfigurationResults.tests`.
+    """Train and test variants, without searches and prompted policies.
 
     Args:
         params: All settings.
@@ -176,6 +176,9 @@ def trained(
         models: As of `run`.
         runs: Folder of the jobs.
         label: What the progress line calls them.
+
+    Returns:
+        Rows as of `AgentConfigurationResults.tests`.
     """
     models = ensure_models(params.lab, models)
     jobs = select_trainings(make_jobs(params, compared, models))
@@ -187,7 +190,7 @@ def trained(
     return tests
 
 
-def asked(
+def ask_trained_policies(
     params: Params,
     items: Sequence[Item],
     models: str | Path | None = None,
@@ -202,38 +205,43 @@ def asked(
         runs: Folder of the jobs; what is not trained yet is trained.
 
     Returns:
-        Rows as of `agent_system.table`, with seed and number (of the question).
+        Rows as of `agent_system.make_table`, with seed and number (of the question).
     """
     models = ensure_models(params.lab, models)
-    trained(params, [ARC], models, runs)
+    train_policies(params, [ARC], models, runs)
     training_jobs = select_trainings(make_jobs(params, [ARC], models))
     num_questions = len(training_jobs) * len(items)
     sweep.print_to_terminal(announce_questions(params, num_questions, "asking trained policies"))
     tables = []
-    with opened_place(make_context(params, models, runs), params.configuration) as bench:
+    with open_workbench(make_context(params, models, runs), params.configuration) as bench:
         for training_job_ in training_jobs:
             folder = training_job_.folder(runs)
-            jobs = []
-            for item in items:
-                kind = guess_kind(bench, item)
-                policy = _read_policy(folder / f"{ARC.name}-{kind}.safetensors", bench, kind)
-                states = torch.from_numpy(bench.states([item]))
-                (configuration,) = policy.decide(states).configurations
-                jobs.append(ConfiguredQuestion(item, configuration, TEST_DRAW))
-            played = bench.play(params.configuration.model, jobs)
+            jobs = [_configure_question(bench, item, folder) for item in items]
+            rows = bench.play(params.configuration.model, jobs)
             seed = training_job_.settings["seed"]
-            tables.append(played.assign(seed=seed, number=range(len(items))))
+            tables.append(rows.assign(seed=seed, number=range(len(items))))
     return pd.concat(tables, ignore_index=True)
+
+
+def _configure_question(
+    bench: ConfigurationWorkbench, item: Item, folder: Path
+) -> ConfiguredQuestion:
+    """A question under the choice of ARC's policy for its kind, whose weights lie in the folder of a training."""
+    kind = guess_kind(bench, item)
+    policy = _read_policy(folder / f"{ARC.name}-{kind}.safetensors", bench, kind)
+    states = torch.from_numpy(bench.states([item]))
+    (configuration,) = policy.decide(states).configurations
+    return ConfiguredQuestion(item, configuration, TEST_DRAW)
 
 
 def choices(
     params: Params, n: int, models: str | Path | None = None, runs: str | Path = RUNS
 ) -> pd.DataFrame:
-    """Try a dozen configurations on dev and test questions, in two samples each. Nothing learns from these.
+    """Play dev and test questions under a dozen configurations, in two samples each. Nothing learns from these.
 
     Args:
         params: All settings.
-        n: Questions of each kind and split.
+        n: Number of questions of each kind and split.
         models: As of `run`.
         runs: Folder of the jobs.
 
@@ -242,7 +250,7 @@ def choices(
     """
     tables = []
     context = make_context(params, ensure_models(params.lab, models), runs)
-    with opened_place(context, params.configuration) as bench:
+    with open_workbench(context, params.configuration) as bench:
         configurations = [search.BASE, *search.sampled(11, bench.atom_names())]
         num_questions = 2 * 2 * len(configurations) * len(bench.items("dev", n))
         sweep.print_to_terminal(announce_questions(params, num_questions, "trying configurations"))
@@ -269,34 +277,44 @@ def choices(
 
 
 def guess_kind(bench: ConfigurationWorkbench, item: Item) -> str:
-    """The kind of the training question that a question is most like, by the encoder's cosine similarity."""
-    (vector,) = bench.phi([item.prompt])
-    similarities = {}
+    """Guess the kind of a question: that of the most similar training question, by cosine similarity of the encoder.
+
+    Args:
+        bench: With the encoder and the training questions.
+        item: The question.
+
+    Returns:
+        The name of the kind.
+    """
+    (vector,) = bench.phi([item.prompt])  # of length 1, as all vectors of the encoder
+    similarity_by_kind = {}
     for kind in KINDS:
-        prompts = [one.prompt for one in bench.items("train", _REFERENCE_ITEMS, (kind.name,))]
-        similarities[kind.name] = float(np.max(bench.phi(prompts) @ vector))
-    return max(similarities, key=similarities.__getitem__)
+        references = bench.items("train", _REFERENCE_ITEMS, (kind.name,))
+        reference_vectors = bench.phi([reference.prompt for reference in references])
+        similarity_by_kind[kind.name] = float(np.max(reference_vectors @ vector))
+    return max(similarity_by_kind, key=similarity_by_kind.__getitem__)
 
 
 def _read_policy(path: Path, bench: ConfigurationWorkbench, kind: str) -> ConfigurationPolicy:
-    inputs = bench.states(bench.items("train", 1)[:1]).shape[1]
-    policy = ConfigurationPolicy(ARC.kind, inputs, bench.select_atoms(kind))
-    return policy.take(artifacts.read_tensors(path))
+    """Read ARC's policy of a kind of question from a file with its weights."""
+    num_inputs = bench.states(bench.items("train", 1)[:1]).shape[1]
+    policy = ConfigurationPolicy(ARC.kind, num_inputs, bench.select_atoms(kind))
+    return policy.load_arrays(artifacts.read_tensors(path))
 
 
-def _publish(jobs: Sequence[sweep.Job], params: Params, models: Path, runs: Path) -> None:
-    """Put ARC's policies of the first seed where the command line looks for them."""
+def _publish_policies(jobs: Sequence[sweep.Job], params: Params, models: Path, runs: Path) -> None:
+    """Copy ARC's policies of the first seed to where the command line looks for them."""
     settings = params.configuration
+    folder = runs / POLICY.name
     for job in select_trainings(jobs):
-        if job.settings["variant"]["name"] == ARC.name and job.settings["seed"] == 0:
-            folder = runs / POLICY.name
-            for kind in KINDS:
-                name = f"{ARC.name}-{kind.name}.safetensors"
-                artifacts.write_tensors(
-                    folder / name, artifacts.read_tensors(job.folder(runs) / name)
-                )
-            made_for = _describe_inputs(settings.encoder, ROOT / settings.atoms, models)
-            artifacts.write_json(folder / "policy.json", made_for)
+        if job.settings["variant"]["name"] != ARC.name or job.settings["seed"] != 0:
+            continue
+        for kind in KINDS:
+            name = f"{ARC.name}-{kind.name}.safetensors"
+            weights = artifacts.read_tensors(job.folder(runs) / name)
+            artifacts.write_tensors(folder / name, weights)
+        description = _describe_inputs(settings.encoder, ROOT / settings.atoms, models)
+        artifacts.write_json(folder / "policy.json", description)
 
 
 def _describe_inputs(encoder: str, atoms_file: str | Path, models: str | Path) -> dict[str, str]:
@@ -307,13 +325,18 @@ def _describe_inputs(encoder: str, atoms_file: str | Path, models: str | Path) -
     }
 
 
-def published(folder: str | Path, bench: ConfigurationWorkbench, kind: str) -> ConfigurationPolicy:
+def read_published_policy(
+    folder: str | Path, bench: ConfigurationWorkbench, kind: str
+) -> ConfigurationPolicy:
     """Read the published policy of a kind of question.
 
     Args:
         folder: Where the policies lie.
         bench: Its encoder and library must be those of the training.
-        kind: Of question.
+        kind: The kind of question.
+
+    Returns:
+        The policy.
 
     Raises:
         ParamsError: There is no policy, or one for another encoder or another library of atoms.
@@ -323,9 +346,9 @@ def published(folder: str | Path, bench: ConfigurationWorkbench, kind: str) -> C
         raise ParamsError(
             f"there is no trained policy in {folder}; `make repro` trains one in lesson 07"
         )
-    made_for = artifacts.read_json(folder / "policy.json")
+    description = artifacts.read_json(folder / "policy.json")
     current = _describe_inputs(bench.settings.encoder, bench.atoms_file, bench.models)
-    changed = [name for name in current if made_for.get(name) != current[name]]
+    changed = [name for name in current if description.get(name) != current[name]]
     if changed:
         raise ParamsError(
             f"the policy in {folder} was trained with another {changed[0]}; run `make repro` once more"
@@ -340,43 +363,38 @@ def work(run: JobRun) -> Any:
     """Do one job, by its kind."""
     use_one_thread()
     settings = run.read_section("configuration", ConfigurationSettings)
-    with opened_place(run.context, settings) as bench:
+    with open_workbench(run.context, settings) as bench:
         return _WORK[run.kind](bench, run)
 
 
 def _collect_results(finished: FinishedJobs) -> AgentConfigurationResults:
-    read_as_they_are = partial(finished.read_tables, with_identity=False)
+    """Read the tables of all jobs."""
     trainings = select_trainings(finished.jobs)
-    rollouts, learning = (
-        _read_trainings(trainings, finished.runs, name) for name in ("rollouts", "learning")
-    )
+    rollouts = _read_trainings(trainings, finished.runs, "rollouts")
     if len(rollouts):
         rollouts = rollouts[rollouts["reward"].notna()].reset_index(drop=True)
+    return AgentConfigurationResults(
+        tried=finished.read_tables("tried", with_identity=False),
+        tests=finished.read_tables("tests", with_identity=False),
+        greedy=finished.read_tables("greedy", with_identity=False),
+        atoms=finished.read_tables("atoms", with_identity=False),
+        rollouts=rollouts,
+        learning=_read_trainings(trainings, finished.runs, "learning"),
+        refined=_read_refinements(finished),
+    )
 
-    refined = []
+
+def _read_refinements(finished: FinishedJobs) -> pd.DataFrame:
+    """What SFT and DPO started from: a row for each training, kind of question (only) and refinement (how)."""
+    rows = []
     for job, receipt in finished.list_results():
         if job.settings["job"] != TRAINING:
             continue
+        training = {"method": job.settings["variant"]["name"], "seed": job.settings["seed"]}
         for kind, reports in receipt["result"].items():
             for refinement, report in reports.items():
-                refined.append(
-                    {
-                        "method": job.settings["variant"]["name"],
-                        "seed": job.settings["seed"],
-                        "only": kind,
-                        "how": refinement,
-                    }
-                    | report
-                )
-    return AgentConfigurationResults(
-        tried=read_as_they_are("tried"),
-        tests=read_as_they_are("tests"),
-        greedy=read_as_they_are("greedy"),
-        atoms=read_as_they_are("atoms"),
-        rollouts=rollouts,
-        learning=learning,
-        refined=pd.DataFrame(refined),
-    )
+                rows.append(training | {"only": kind, "how": refinement} | report)
+    return pd.DataFrame(rows)
 
 
 def _read_trainings(trainings: Sequence[sweep.Job], runs: Path, name: str) -> pd.DataFrame:

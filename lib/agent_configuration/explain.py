@@ -1,13 +1,13 @@
-"""Why a policy chose what it chose: every part of a decision with its probability, and the runner-up with its own."""
+"""Why a policy chose what it chose: every choice of a decision with its probability, and the runner-up with its own."""
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 
 from lib.agent_configuration import action_space
 from lib.agent_configuration.action_space import AGENTS, TIERS, WORKFLOWS
-from lib.agent_configuration.policies import Parts
+from lib.agent_configuration.policies import MultiDiscretePolicy
 from lib.agent_configuration.training import ConfigurationPolicy
 
 STOP = "no more"
@@ -15,66 +15,98 @@ STOP = "no more"
 
 @dataclass(frozen=True)
 class Reason:
-    """One part of a decision. runner: the second likeliest choice, empty where there was no other."""
+    """One choice of a decision.
 
-    part: str
-    chosen: str
+    Attributes:
+        question: What was chosen, such as "workflow" or "prompt of the verifier".
+        choice: The likeliest choice in words.
+        probability: Of the choice.
+        runner_up: The second likeliest choice, "" where there was no other.
+        runner_up_probability: Of the runner-up, 0 where there was none.
+    """
+
+    question: str
+    choice: str
     probability: float
-    runner: str
-    second: float
+    runner_up: str
+    runner_up_probability: float
 
 
-def reasons(policy: ConfigurationPolicy, state: torch.Tensor) -> list[Reason]:
-    """The parts of the likeliest decision for one state, (1, inputs), in the order in which they were made."""
-    with torch.no_grad():
-        return [*_structure(policy.structure, state), *_prompt(policy, state)]
+@torch.no_grad()
+def list_reasons(policy: ConfigurationPolicy, state: torch.Tensor) -> list[Reason]:
+    """List the choices of the likeliest decision, in the order in which they were made.
+
+    Args:
+        policy: Who decides.
+        state: (1, inputs) of one question.
+
+    Returns:
+        The dimensions of the structure, then the atoms of each agent.
+    """
+    return _explain_structure(policy.structure, state) + _explain_prompts(policy, state)
 
 
-def _structure(parts: Parts, state: torch.Tensor) -> Iterator[Reason]:
-    drawn = parts.draw(state, None).actions
-    hidden = parts.trunk(state)
-    for i, name in enumerate(action_space.DIMENSIONS):
-        chances = parts.logits(hidden, i, drawn[:, :i]).softmax(-1)[0]
-        yield _reason(name, chances, lambda value, name=name: told(name, value))
+def _explain_structure(policy: MultiDiscretePolicy, state: torch.Tensor) -> list[Reason]:
+    actions = policy.sample(state, None).actions
+    hidden = policy.trunk(state)
+    reasons = []
+    for number, (dimension, size) in enumerate(action_space.DIMENSIONS.items()):
+        logits = policy.compute_logits(hidden, number, actions[:, :number])
+        names = [describe_choice(dimension, value) for value in range(size)]
+        reasons.append(_make_reason(dimension, logits[0], names))
+    return reasons
 
 
-def _prompt(policy: ConfigurationPolicy, state: torch.Tensor) -> Iterator[Reason]:
+def _explain_prompts(policy: ConfigurationPolicy, state: torch.Tensor) -> list[Reason]:
     if policy.prompt is None:
-        return
-    structure = policy.structure.draw(state, None).actions
-    _, steps = policy.prompt.draw(state, structure, None)
-    names = [atom.name for atom in policy.atoms]
-    for row in range(len(steps.actions)):
-        chances = policy.prompt.logits(
-            steps.states[row : row + 1], steps.allowed[row : row + 1]
-        ).softmax(-1)[0]
-        agent = _agent(policy, steps.states[row])
-        yield _reason(
-            f"prompt of the {agent}",
-            chances,
-            lambda value: STOP if value == len(names) else names[value],
-        )
+        return []
+    structure = policy.structure.sample(state, None).actions
+    steps = policy.prompt.sample(state, structure, None).steps
+    logits = policy.prompt.compute_logits(steps.states, steps.is_allowed)  # (m, atoms + 1)
+    names = [*(atom.name for atom in policy.atoms), STOP]
+    reasons = []
+    for step_state, step_logits in zip(steps.states, logits, strict=True):
+        agent = _read_agent(policy, step_state)
+        reasons.append(_make_reason(f"prompt of the {agent}", step_logits, names))
+    return reasons
 
 
-def _agent(policy: ConfigurationPolicy, state: torch.Tensor) -> str:
-    """Whose prompt a decision is about, from the state that it was made in."""
-    start = policy.inputs + sum(action_space.SIZES)
-    return AGENTS[int(state[start : start + len(AGENTS)].argmax())]
+def _read_agent(policy: ConfigurationPolicy, step_state: torch.Tensor) -> str:
+    """The agent that a prompt decision is about, from its state (see `PromptPolicy.make_states`)."""
+    first = policy.num_inputs + sum(action_space.SIZES)
+    agent_one_hot = step_state[first : first + len(AGENTS)]
+    return AGENTS[int(agent_one_hot.argmax())]
 
 
-def _reason(part: str, chances: torch.Tensor, word) -> Reason:
-    likely = chances.topk(min(2, len(chances)))
-    (first, *other), (best, *rest) = likely.indices.tolist(), likely.values.tolist()
-    runner = word(other[0]) if other and rest[0] > 0 else ""
-    return Reason(part, word(first), best, runner, rest[0] if runner else 0.0)
+def _make_reason(question: str, logits: torch.Tensor, names: Sequence[str]) -> Reason:
+    """The likeliest choice and the runner-up.
+
+    Args:
+        question: What is chosen.
+        logits: (choices,).
+        names: Of the choices.
+    """
+    likeliest = logits.softmax(-1).topk(min(2, len(logits)))
+    choices = [names[number] for number in likeliest.indices.tolist()]
+    probabilities = likeliest.values.tolist()
+    runner_up, runner_up_probability = "", 0.0
+    if len(choices) > 1 and probabilities[1] > 0:
+        runner_up, runner_up_probability = choices[1], probabilities[1]
+    return Reason(question, choices[0], probabilities[0], runner_up, runner_up_probability)
 
 
-def told(dimension: str, value: int) -> str:
-    """A choice in words."""
+def describe_choice(dimension: str, value: int) -> str:
+    """Describe the choice of a dimension of the structure in words.
+
+    Args:
+        dimension: One of `action_space.DIMENSIONS`.
+        value: Number of the choice.
+
+    Returns:
+        The name of a workflow or a budget, or the names of tools.
+    """
     if dimension == "workflow":
         return WORKFLOWS[value]
-    return (
-        ", ".join(action_space.subset(value)) or "none"
-        if dimension.startswith("tools")
-        else TIERS[value]
-    )
+    if dimension.startswith("tools"):
+        return ", ".join(action_space.subset(value)) or "none"
+    return TIERS[value]

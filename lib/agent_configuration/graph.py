@@ -6,7 +6,7 @@ what all of those runs have together is the graph.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lib.agent_configuration.action_space import SUBSETS, TOOLS, WORKFLOWS, Configuration, repaired
@@ -17,16 +17,38 @@ from lib.llm.event_loop import EventLoopThread
 from lib.tools.tool import Tool
 
 _MARK = re.compile(r"mark(\d+)")
+# Replies that send programs different ways: of the verifier, in turn, and of the router.
+_VERDICTS = (("right",) * 3, ("wrong",) * 3, ("wrong", "right", "right"))
+_NEEDS = ("reason", "search")
 
 
 @dataclass(frozen=True)
 class Graph:
-    """nodes: (role, agent) of each call in order; edges: (from, to, whether it was shown); calls: how many calls the
-    runs made, least and most."""
+    """The calls of a workflow, and which of them waits for which.
+
+    Attributes:
+        nodes: (role, agent) of each call, in order.
+        edges: (source, target, has_content): the number of a call, that of a call that waits for it, and whether the
+            target is shown what the source wrote.
+        calls: The fewest and the most calls of a run.
+    """
 
     nodes: tuple[tuple[str, int], ...]
     edges: frozenset[tuple[int, int, bool]]
     calls: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One run of a workflow's program.
+
+    Attributes:
+        calls: (role, agent) of each call, in order.
+        sources: For each call the numbers of the earlier calls whose marks it was shown.
+    """
+
+    calls: list[tuple[str, int]]
+    sources: list[set[int]]
 
 
 class _RecordingModel:
@@ -71,57 +93,69 @@ class _RecordingModel:
         return Reply(text, self.name, self.backend, tokens_in=1, tokens_out=1)
 
 
-def _runs(
-    workflow: str, loop: EventLoopThread
-) -> Iterator[tuple[list[tuple[str, int]], list[set[int]]]]:
-    """Roles and what was shown, of every way that the program may go."""
-    structure = repaired((WORKFLOWS.index(workflow), SUBSETS - 1, SUBSETS - 1, 2, 2, 2))
-    for verdicts in (("right",) * 3, ("wrong",) * 3, ("wrong", "right", "right")):
-        for need in ("reason", "search"):
-            for agree in (False, True):
-                recorder = _RecordingModel(verdicts, need, agree)
-                team = Team(
-                    recorder,
-                    dict.fromkeys(TOOLS),
-                    Configuration(structure),
-                    [(), (), ()],
-                    (1, 2, 10**6),
-                    0,
-                )
-                loop.run(PROGRAMS[workflow](team, "question"))
-                yield [(note.role, note.agent) for note in team.spent.trail], recorder.marks_shown
+def trace_graph(workflow: str) -> Graph:
+    """Trace the graph of a workflow.
 
+    Args:
+        workflow: Its name.
 
-def graph(workflow: str) -> Graph:
-    """The graph of a workflow by name. Raises KeyError for one that there is not."""
+    Returns:
+        What all runs of its program have together.
+
+    Raises:
+        KeyError: There is no such workflow.
+    """
     if workflow not in PROGRAMS:
         raise KeyError(f"there is no workflow {workflow!r}; there are {', '.join(PROGRAMS)}")
     loop = EventLoopThread()  # a notebook has one already, which may not wait for another
     try:
-        return _drawn(list(_runs(workflow, loop)))
+        runs = []
+        for verdicts in _VERDICTS:
+            for need in _NEEDS:
+                for agree in (False, True):
+                    recorder = _RecordingModel(verdicts, need, agree)
+                    runs.append(_run_workflow(workflow, recorder, loop))
     finally:
         loop.close()
+    return _merge_runs(runs)
 
 
-def _drawn(runs: Sequence[tuple[list[tuple[str, int]], list[set[int]]]]) -> Graph:
-    """What all runs have together."""
-    nodes: dict[tuple[str, int, int], int] = {}
+def _run_workflow(workflow: str, recorder: _RecordingModel, loop: EventLoopThread) -> _Run:
+    """Run a workflow once, with all tools and the largest budgets."""
+    structure = repaired((WORKFLOWS.index(workflow), SUBSETS - 1, SUBSETS - 1, 2, 2, 2))
+    team = Team(
+        recorder,
+        tools=dict.fromkeys(TOOLS),
+        configuration=Configuration(structure),
+        prompts=[(), (), ()],
+        tiers=(1, 2, 10**6),
+        key=0,
+    )
+    loop.run(PROGRAMS[workflow](team, "question"))
+    calls = [(note.role, note.agent) for note in team.usage.trail]
+    return _Run(calls, recorder.marks_shown)
+
+
+def _merge_runs(runs: Sequence[_Run]) -> Graph:
+    """The graph of all calls and edges of some run; the i-th call of a role by an agent is one node in all runs."""
+    node_numbers: dict[tuple[str, int, int], int] = {}  # of (role, agent, i)
     edges: set[tuple[int, int, bool]] = set()
-    counts = []
-    for roles, shown in runs:
-        counts.append(len(roles))
-        ids = [
-            nodes.setdefault((*role, roles[:i].count(role)), len(nodes))
-            for i, role in enumerate(roles)
-        ]
-        for i, sources in enumerate(shown):
-            edges |= {(ids[source], ids[i], True) for source in sources}
-            if i and not sources and roles[i - 1][0] == "router":
-                edges.add((ids[i - 1], ids[i], False))
+    for run in runs:
+        numbers = []
+        for position, call in enumerate(run.calls):
+            node = (*call, run.calls[:position].count(call))
+            numbers.append(node_numbers.setdefault(node, len(node_numbers)))
+        for position, sources in enumerate(run.sources):
+            edges |= {(numbers[source], numbers[position], True) for source in sources}
+            # A call that a router sent for was shown nothing, and waits for the router all the same.
+            is_after_router = position > 0 and run.calls[position - 1][0] == "router"
+            if is_after_router and not sources:
+                edges.add((numbers[position - 1], numbers[position], False))
+    call_counts = [len(run.calls) for run in runs]
     return Graph(
-        tuple((role, agent) for role, agent, _ in nodes),
-        frozenset(edges),
-        (min(counts), max(counts)),
+        nodes=tuple((role, agent) for role, agent, _ in node_numbers),
+        edges=frozenset(edges),
+        calls=(min(call_counts), max(call_counts)),
     )
 
 
@@ -130,7 +164,7 @@ def count_most_tool_calls() -> dict[str, int]:
     counts = {}
     for workflow in PROGRAMS:
         # A program that branches shows the calls of all its ways; routing makes one of its two reasoners' calls.
-        nodes = graph(workflow).nodes
+        nodes = trace_graph(workflow).nodes
         callers_with_tools = [agent for _, agent in nodes if agent != THIRD]
         num_calls = 1 if workflow == "routing" else len(callers_with_tools)
         counts[workflow] = num_calls * MOST_TOOLS

@@ -1,13 +1,15 @@
 """The two policies of ARC and the flat policies that it is compared with, as small networks.
 
-Structure policy: one joint decision, sampled one dimension after the other (first the workflow, then tools and
-budgets), each given the choices before it, and masked by the workflow. Prompt policy: for each agent of the workflow
-one atom after the other until STOP, at most `action_space.MAX_ATOMS`. Both use the same masks to sample and to learn,
-so that PPO's ratio compares probabilities over one set (ARC, 3.2).
+Structure policy: one joint decision with six dimensions, sampled one after the other (first the workflow, then tools
+and budgets), each given the choices before it, and masked by the workflow. Prompt policy: for each agent of the
+workflow one atom after the other until STOP, at most `action_space.MAX_ATOMS`. Both use the same masks to sample and
+to learn, so that PPO's ratio compares probabilities over one set (ARC, 3.2).
 
 The flat policies choose from the same structures and atoms under the same masks. The bandit chooses all dimensions at
 once, independently. The autoregressive one sees the choices before; learned as an MDP, each choice is a step of its own
 with a ratio and a value of its own.
+
+Letters of shapes: n episodes, D dimensions of a decision, m prompt decisions.
 """
 
 from __future__ import annotations
@@ -24,51 +26,72 @@ from lib.agent_configuration import action_space
 
 VERSION = 3  # of what policies of configurations choose
 HIDDEN = 128
+NUM_AGENTS = len(action_space.AGENTS)
 
 
-@dataclass(frozen=True)
-class SampledStructures:
-    """Decisions of a batch.
-
-    Attributes:
-        actions: (n, parts) int64.
-        logp: (n,) log-probability of each row's whole decision.
-        part_logp: (n, parts) log-probability of each choice, given those before it.
-    """
-
-    actions: torch.Tensor
-    logp: torch.Tensor
-    part_logp: torch.Tensor
+def make_trunk(num_inputs: int, hidden: int = HIDDEN) -> nn.Sequential:
+    """Make two layers of tanh. Policies and value networks have the same shape and weights of their own."""
+    return nn.Sequential(
+        nn.Linear(num_inputs, hidden), nn.Tanh(), nn.Linear(hidden, hidden), nn.Tanh()
+    )
 
 
-def trunk(inputs: int, hidden: int = HIDDEN) -> nn.Sequential:
-    """Two layers of tanh; policies and their value networks have the same shape and weights of their own."""
-    return nn.Sequential(nn.Linear(inputs, hidden), nn.Tanh(), nn.Linear(hidden, hidden), nn.Tanh())
-
-
-class Value(nn.Module):
+class ValueNetwork(nn.Module):
     """V(s): the return that is expected from a state, (n,)."""
 
-    def __init__(self, inputs: int, hidden: int = HIDDEN) -> None:
+    def __init__(self, num_inputs: int, hidden: int = HIDDEN) -> None:
         super().__init__()
-        self.layers = nn.Sequential(*trunk(inputs, hidden), nn.Linear(hidden, 1))
+        self.layers = nn.Sequential(*make_trunk(num_inputs, hidden), nn.Linear(hidden, 1))
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
         return self.layers(states).squeeze(-1)
 
 
-class Parts(nn.Module):
-    """A decision of several parts, the workflow first.
+def sample_choices(logits: torch.Tensor, generator: torch.Generator | None) -> torch.Tensor:
+    """Sample one choice for each row of logits.
+
+    Args:
+        logits: (n, choices).
+        generator: Of the random numbers; None for the likeliest choice.
+
+    Returns:
+        (n,) numbers of the choices.
+    """
+    if generator is None:
+        return logits.argmax(-1)
+    return torch.multinomial(logits.softmax(-1), 1, generator=generator).squeeze(-1)
+
+
+# Decisions with several dimensions -----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SampledActions:
+    """Decisions for n states.
 
     Attributes:
-        sizes: Choices of each part.
-        chained: Whether a part sees the choices before it.
+        actions: (n, D) int64, the choice of each dimension.
+        logp: (n,) log-probability of the whole decision.
+        logp_by_dimension: (n, D) log-probability of each choice, given those before it.
+    """
+
+    actions: torch.Tensor
+    logp: torch.Tensor
+    logp_by_dimension: torch.Tensor
+
+
+class MultiDiscretePolicy(nn.Module):
+    """A policy whose action has D dimensions, the workflow first.
+
+    Attributes:
+        sizes: Number of choices of each dimension.
+        chained: Whether a dimension sees the choices before it.
         masked: Whether choices that the workflow lacks are excluded.
     """
 
     def __init__(
         self,
-        inputs: int,
+        num_inputs: int,
         sizes: Sequence[int],
         chained: bool = True,
         masked: bool = True,
@@ -78,288 +101,501 @@ class Parts(nn.Module):
         """Make a policy whose choices are near uniform.
 
         Args:
-            inputs: Numbers of a state.
-            sizes: Choices of each part.
-            chained: Whether a part sees the choices before it.
+            num_inputs: Length of a state.
+            sizes: Number of choices of each dimension.
+            chained: Whether a dimension sees the choices before it.
             masked: Whether the masks are applied.
             hidden: Width of the layers.
-            masks: (workflows, size) bool of each part; None for those of a structure.
+            masks: For each dimension (workflows, size) bool, the choices that are valid with each workflow; None for
+                the masks of a structure.
         """
         super().__init__()
-        self.sizes, self.chained, self.masked = tuple(sizes), chained, masked
-        self.trunk = trunk(inputs, hidden)
+        self.sizes = tuple(sizes)
+        self.chained = chained
+        self.masked = masked
+        self.trunk = make_trunk(num_inputs, hidden)
         self.heads = nn.ModuleList(nn.Linear(hidden, size) for size in sizes)
+        # Embeddings of the choices that later dimensions see.
         self.seen = nn.ModuleList(nn.Embedding(size, hidden) for size in sizes[:-1])
+
         # Start near uniform, so that nothing is ruled out before it was tried.
         for head in self.heads:
             nn.init.normal_(head.weight, std=0.01)
             nn.init.zeros_(head.bias)
         for embedding in self.seen:
             nn.init.normal_(embedding.weight, std=0.1)
+
         self.masks = list(action_space.mask().values()) if masks is None else list(masks)
-        for i, allowed in enumerate(self.masks):
-            self.register_buffer(f"mask{i}", torch.from_numpy(allowed), persistent=False)
+        for dimension, mask in enumerate(self.masks):
+            self.register_buffer(f"mask{dimension}", torch.from_numpy(mask), persistent=False)
 
-    def logits(self, hidden: torch.Tensor, part: int, actions: torch.Tensor) -> torch.Tensor:
-        """z~_i = z_i + log m_i(w), (n, size): of a part, given the choices before it, (n, part)."""
-        for before in range(part):
-            hidden = self.after(hidden, before, actions[:, before])
-        return self._score(hidden, part, actions[:, 0] if part else None)
-
-    def after(self, hidden: torch.Tensor, part: int, choice: torch.Tensor) -> torch.Tensor:
-        """What the next part reads once this choice, (n,), was made: (n, hidden)."""
-        is_seen = self.chained and part < len(self.seen)
-        return hidden + self.seen[part](choice) if is_seen else hidden
-
-    def _score(
-        self, hidden: torch.Tensor, part: int, workflow: torch.Tensor | None
+    def compute_logits(
+        self, hidden: torch.Tensor, dimension: int, choices_before: torch.Tensor
     ) -> torch.Tensor:
-        raw = self.heads[part](hidden)
-        if not self.masked or workflow is None:
-            return raw
-        return raw.masked_fill(~getattr(self, f"mask{part}")[workflow], -torch.inf)
+        """Compute the masked logits of one dimension, z_i + log m_i(w).
 
-    def draw(self, states: torch.Tensor, generator: torch.Generator | None) -> SampledStructures:
-        """Decisions for states, (n, inputs); without a generator the likeliest choice of each part."""
+        Args:
+            hidden: (n, hidden) output of the trunk.
+            dimension: Number of the dimension.
+            choices_before: (n, dimension) choices of the dimensions before it.
+
+        Returns:
+            (n, size) logits; -inf for choices that the workflow lacks.
+        """
+        for earlier in range(dimension):
+            hidden = self.add_choice(hidden, earlier, choices_before[:, earlier])
+        workflows = choices_before[:, 0] if dimension else None
+        return self._compute_masked_logits(hidden, dimension, workflows)
+
+    def add_choice(
+        self, hidden: torch.Tensor, dimension: int, choices: torch.Tensor
+    ) -> torch.Tensor:
+        """Let later dimensions see the choices of a dimension, if the policy is chained.
+
+        Args:
+            hidden: (n, hidden) what this dimension read.
+            dimension: Its number.
+            choices: (n,) what was chosen.
+
+        Returns:
+            (n, hidden) what the next dimension reads.
+        """
+        if not self.chained or dimension == len(self.seen):
+            return hidden
+        return hidden + self.seen[dimension](choices)
+
+    def _compute_masked_logits(
+        self, hidden: torch.Tensor, dimension: int, workflows: torch.Tensor | None
+    ) -> torch.Tensor:
+        logits = self.heads[dimension](hidden)
+        if not self.masked or workflows is None:
+            return logits
+        is_valid = self.get_mask(dimension)[workflows]
+        return logits.masked_fill(~is_valid, -torch.inf)
+
+    def get_mask(self, dimension: int) -> torch.Tensor:
+        """(workflows, size) bool, the choices of a dimension that are valid with each workflow."""
+        return getattr(self, f"mask{dimension}")
+
+    def sample(self, states: torch.Tensor, generator: torch.Generator | None) -> SampledActions:
+        """Sample a decision for each state, one dimension after the other.
+
+        Args:
+            states: (n, inputs).
+            generator: Of the random numbers; None for the likeliest choice of each dimension.
+
+        Returns:
+            The decisions.
+        """
         hidden = self.trunk(states)
         choices: list[torch.Tensor] = []
-        part_logp = []
-        for part in range(len(self.sizes)):
-            logits = self._score(hidden, part, choices[0] if part else None)
-            choices.append(pick(logits, generator))
-            part_logp.append(Categorical(logits=logits).log_prob(choices[part]))
-            hidden = self.after(hidden, part, choices[part])
-        by_part = torch.stack(part_logp, 1)
-        return SampledStructures(torch.stack(choices, 1), by_part.sum(1), by_part)
+        logp_by_dimension = []
+        for dimension in range(len(self.sizes)):
+            workflows = choices[0] if dimension else None
+            logits = self._compute_masked_logits(hidden, dimension, workflows)
+            choice = sample_choices(logits, generator)
+            choices.append(choice)
+            logp_by_dimension.append(Categorical(logits=logits).log_prob(choice))
+            hidden = self.add_choice(hidden, dimension, choice)
+        logp = torch.stack(logp_by_dimension, 1)  # (n, D)
+        return SampledActions(torch.stack(choices, 1), logp.sum(1), logp)
 
-    def judge(
+    def evaluate_actions(
         self, states: torch.Tensor, actions: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Log-probability and entropy of whole decisions, (n,) each: sums over parts, given the choices before."""
-        part_logp, part_entropy = self.judge_parts(states, actions)
-        return part_logp.sum(1), part_entropy.sum(1)
+        """Evaluate whole decisions: the sums of `evaluate_dimensions` over dimensions.
 
-    def judge_parts(
+        Args:
+            states: (n, inputs).
+            actions: (n, D) choices.
+
+        Returns:
+            (n,) log-probabilities and (n,) entropies.
+        """
+        logp_by_dimension, entropy_by_dimension = self.evaluate_dimensions(states, actions)
+        return logp_by_dimension.sum(1), entropy_by_dimension.sum(1)
+
+    def evaluate_dimensions(
         self, states: torch.Tensor, actions: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Log-probability and entropy of every choice, given those before it, (n, parts) each."""
+        """Evaluate every choice, given the choices before it.
+
+        Args:
+            states: (n, inputs).
+            actions: (n, D) choices.
+
+        Returns:
+            (n, D) log-probabilities of the choices and (n, D) entropies of the distributions that they come from.
+        """
         hidden = self.trunk(states)
-        part_logp = []
-        part_entropy = []
-        for part in range(len(self.sizes)):
-            logits = self._score(hidden, part, actions[:, 0] if part else None)
+        logp_by_dimension = []
+        entropy_by_dimension = []
+        for dimension in range(len(self.sizes)):
+            workflows = actions[:, 0] if dimension else None
+            logits = self._compute_masked_logits(hidden, dimension, workflows)
             distribution = Categorical(logits=logits)
-            part_logp.append(distribution.log_prob(actions[:, part]))
-            part_entropy.append(distribution.entropy())
-            hidden = self.after(hidden, part, actions[:, part])
-        return torch.stack(part_logp, 1), torch.stack(part_entropy, 1)
+            logp_by_dimension.append(distribution.log_prob(actions[:, dimension]))
+            entropy_by_dimension.append(distribution.entropy())
+            hidden = self.add_choice(hidden, dimension, actions[:, dimension])
+        return torch.stack(logp_by_dimension, 1), torch.stack(entropy_by_dimension, 1)
 
-    def is_choice(self, workflows: torch.Tensor) -> torch.Tensor:
-        """Whether there is more than one choice, (n, parts) bool; a part that is pinned is no step of an episode."""
-        open_parts = []
-        for part, size in enumerate(self.sizes):
-            if self.masked and part:
-                num_allowed = getattr(self, f"mask{part}").sum(1)[workflows]  # (n,)
+    def find_open_dimensions(self, workflows: torch.Tensor) -> torch.Tensor:
+        """Find the dimensions with more than one valid choice; one that is pinned is no step of an MDP.
+
+        Args:
+            workflows: (n,) the workflow of each decision.
+
+        Returns:
+            (n, D) bool.
+        """
+        is_open = []
+        for dimension, size in enumerate(self.sizes):
+            if self.masked and dimension:
+                num_valid = self.get_mask(dimension).sum(1)[workflows]  # (n,)
             else:
-                num_allowed = torch.full_like(workflows, size)
-            open_parts.append(num_allowed > 1)
-        return torch.stack(open_parts, 1)
+                num_valid = torch.full_like(workflows, size)
+            is_open.append(num_valid > 1)
+        return torch.stack(is_open, 1)
 
 
-def pick(logits: torch.Tensor, generator: torch.Generator | None) -> torch.Tensor:
-    """One choice per row, (n,); without a generator the likeliest."""
-    if generator is None:
-        return logits.argmax(-1)
-    return torch.multinomial(logits.softmax(-1), 1, generator=generator).squeeze(-1)
-
-
-def structure_policy(
-    inputs: int,
+def make_structure_policy(
+    num_inputs: int,
     masked: bool = True,
     hidden: int = HIDDEN,
     tools: tuple[str, ...] = action_space.TOOLS,
-) -> Parts:
-    """pi_struct of ARC, over structures with these tools."""
+) -> MultiDiscretePolicy:
+    """Make pi_struct of ARC, over structures with these tools."""
     masks = list(action_space.mask(tools).values())
-    return Parts(inputs, action_space.SIZES, True, masked, hidden, masks)
+    return MultiDiscretePolicy(
+        num_inputs, action_space.SIZES, chained=True, masked=masked, hidden=hidden, masks=masks
+    )
 
 
-def bandit(
-    inputs: int,
+def make_bandit_policy(
+    num_inputs: int,
     roles: np.ndarray,
     hidden: int = HIDDEN,
     tools: tuple[str, ...] = action_space.TOOLS,
-) -> Parts:
-    """The flat PPO bandit: structure and `action_space.MAX_ATOMS` atoms of every agent, all at once.
+) -> MultiDiscretePolicy:
+    """Make the flat PPO bandit: structure and `action_space.MAX_ATOMS` atoms of every agent, all at once.
 
     Args:
-        inputs: Numbers of a state.
+        num_inputs: Length of a state.
         roles: (3, atoms) bool, which agent may be told which atom.
         hidden: Width of the layers.
         tools: That agents may be given.
 
     Returns:
-        The policy. Of an atom's part, choice 0 is no atom.
+        The policy. In the dimension of an atom, choice 0 is no atom.
     """
-    sizes = flat_sizes(roles.shape[1])
-    return Parts(inputs, sizes, False, True, hidden, make_flat_masks(roles, tools))
+    return MultiDiscretePolicy(
+        num_inputs,
+        list_flat_sizes(roles.shape[1]),
+        chained=False,
+        hidden=hidden,
+        masks=make_flat_masks(roles, tools),
+    )
 
 
-def autoregressive(
-    inputs: int,
+def make_autoregressive_policy(
+    num_inputs: int,
     roles: np.ndarray,
     hidden: int = HIDDEN,
     tools: tuple[str, ...] = action_space.TOOLS,
-) -> Parts:
-    """The bandit's parts one after the other, each given the choices before; arguments as of `bandit`."""
-    sizes = flat_sizes(roles.shape[1])
-    return Parts(inputs, sizes, True, True, hidden, make_flat_masks(roles, tools))
+) -> MultiDiscretePolicy:
+    """Make the flat policy that chooses the bandit's dimensions one after the other, each given the choices before.
+
+    Args:
+        num_inputs: Length of a state.
+        roles: (3, atoms) bool, which agent may be told which atom.
+        hidden: Width of the layers.
+        tools: That agents may be given.
+
+    Returns:
+        The policy.
+    """
+    return MultiDiscretePolicy(
+        num_inputs,
+        list_flat_sizes(roles.shape[1]),
+        chained=True,
+        hidden=hidden,
+        masks=make_flat_masks(roles, tools),
+    )
 
 
-def flat_sizes(num_atoms: int) -> tuple[int, ...]:
-    """Choices of each part of a flat policy over so many atoms."""
-    num_slots = action_space.MAX_ATOMS * len(action_space.AGENTS)
-    return (*action_space.SIZES, *[num_atoms + 1] * num_slots)
+def list_flat_sizes(num_atoms: int) -> tuple[int, ...]:
+    """The number of choices of each dimension of a flat policy: a structure, then MAX_ATOMS atoms of every agent."""
+    num_atom_dimensions = action_space.MAX_ATOMS * NUM_AGENTS
+    return (*action_space.SIZES, *[num_atoms + 1] * num_atom_dimensions)
 
 
 def make_flat_masks(
     roles: np.ndarray, tools: tuple[str, ...] = action_space.TOOLS
 ) -> list[np.ndarray]:
-    """The masks of a flat policy: those of a structure, and for atoms those of the hierarchy.
+    """Make the masks of a flat policy: those of a structure, and for atoms those of the hierarchy.
 
     Args:
         roles: (3, atoms) bool, which agent may be told which atom.
         tools: That agents may be given.
 
     Returns:
-        (workflows, size) bool of each part. An agent that the workflow lacks is told nothing.
+        (workflows, size) bool of each dimension. An agent that the workflow lacks is told nothing.
     """
     masks = list(action_space.mask(tools).values())
-    for agent in range(len(action_space.AGENTS)):
-        allowed = np.zeros((len(action_space.WORKFLOWS), roles.shape[1] + 1), bool)
-        allowed[:, 0] = True  # no atom
+    for agent in range(NUM_AGENTS):
+        is_valid = np.zeros((len(action_space.WORKFLOWS), roles.shape[1] + 1), bool)
+        is_valid[:, 0] = True  # no atom
         for number, workflow in enumerate(action_space.WORKFLOWS):
             if agent in action_space.agents(workflow):
-                allowed[number, 1:] = roles[agent]
-        masks += [allowed] * action_space.MAX_ATOMS
+                is_valid[number, 1:] = roles[agent]
+        masks += [is_valid] * action_space.MAX_ATOMS
     return masks
 
 
+# Prompts -------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
-class Steps:
+class PromptSteps:
     """The prompt decisions of a batch of episodes, one row each.
 
-    episode: whose decision it is; place: its number within the episode, from 0; states: (m, inputs); allowed:
-    (m, atoms + 1) bool; actions: (m,) an atom, or STOP, which is the last choice; logp: (m,).
+    Attributes:
+        episode: (m,) number of the episode that a decision belongs to.
+        position: (m,) number of the decision within its episode, from 0.
+        states: (m, inputs) what the policy read.
+        is_allowed: (m, atoms + 1) bool, the choices that there were.
+        actions: (m,) the atom that was chosen, or STOP, which is the last choice.
+        logp: (m,) log-probability of the choice.
     """
 
     episode: torch.Tensor
-    place: torch.Tensor
+    position: torch.Tensor
     states: torch.Tensor
-    allowed: torch.Tensor
+    is_allowed: torch.Tensor
     actions: torch.Tensor
     logp: torch.Tensor
 
-    def rows(self, wanted: torch.Tensor) -> Steps:
-        """Some of the decisions. wanted: (m,) bool or indices."""
-        return Steps(*(getattr(self, name)[wanted] for name in self.__dataclass_fields__))
+    def __len__(self) -> int:
+        return len(self.actions)
+
+    def select(self, rows: torch.Tensor) -> PromptSteps:
+        """Some of the decisions.
+
+        Args:
+            rows: (m,) bool, or the numbers of rows.
+        """
+        return PromptSteps(
+            episode=self.episode[rows],
+            position=self.position[rows],
+            states=self.states[rows],
+            is_allowed=self.is_allowed[rows],
+            actions=self.actions[rows],
+            logp=self.logp[rows],
+        )
+
+    @classmethod
+    def concatenate(cls, tables: Sequence[PromptSteps]) -> PromptSteps:
+        """Put the rows of several tables below each other."""
+        return cls(
+            episode=torch.cat([table.episode for table in tables]),
+            position=torch.cat([table.position for table in tables]),
+            states=torch.cat([table.states for table in tables]),
+            is_allowed=torch.cat([table.is_allowed for table in tables]),
+            actions=torch.cat([table.actions for table in tables]),
+            logp=torch.cat([table.logp for table in tables]),
+        )
+
+
+@dataclass(frozen=True)
+class SampledPrompts:
+    """Prompts for n episodes.
+
+    Attributes:
+        atoms: For each episode and each of the three agents, the numbers of its atoms in the order of the prompt.
+        steps: The decisions that led to them.
+    """
+
+    atoms: list[tuple[tuple[int, ...], ...]]
+    steps: PromptSteps
 
 
 class PromptPolicy(nn.Module):
     """pi_prompt of ARC: given question and structure, atoms for one agent after the other.
 
-    roles: (3, atoms) bool, which agent may be told which atom.
+    Attributes:
+        roles: (3, atoms) bool, which agent may be told which atom.
+        num_inputs: Length of the state of a decision, see `make_states`.
     """
 
-    def __init__(self, inputs: int, roles: np.ndarray, hidden: int = HIDDEN) -> None:
+    def __init__(self, num_inputs: int, roles: np.ndarray, hidden: int = HIDDEN) -> None:
+        """Make a policy whose choices are near uniform.
+
+        Args:
+            num_inputs: Length of the state of a question.
+            roles: (3, atoms) bool, which agent may be told which atom.
+            hidden: Width of the layers.
+        """
         super().__init__()
         self.register_buffer("roles", torch.as_tensor(roles, dtype=torch.bool), persistent=False)
-        self.inputs = inputs + sum(action_space.SIZES) + len(roles) + self.atoms
-        self.trunk = trunk(self.inputs, hidden)
-        self.head = nn.Linear(hidden, self.atoms + 1)
+        self.num_inputs = num_inputs + sum(action_space.SIZES) + len(roles) + self.num_atoms
+        self.trunk = make_trunk(self.num_inputs, hidden)
+        self.head = nn.Linear(hidden, self.num_atoms + 1)
         nn.init.normal_(self.head.weight, std=0.01)
         nn.init.zeros_(self.head.bias)
 
     @property
-    def atoms(self) -> int:
+    def num_atoms(self) -> int:
         return self.roles.shape[1]
 
     @property
     def stop(self) -> int:
-        """The number of STOP."""
-        return self.atoms
+        """The number of the choice STOP, behind all atoms."""
+        return self.num_atoms
 
-    def logits(self, states: torch.Tensor, allowed: torch.Tensor) -> torch.Tensor:
-        """(m, atoms + 1), -inf where a choice is not allowed."""
-        return self.head(self.trunk(states)).masked_fill(~allowed, -torch.inf)
+    def compute_logits(self, states: torch.Tensor, is_allowed: torch.Tensor) -> torch.Tensor:
+        """Compute the logits of decisions.
 
-    def draw(
-        self, states: torch.Tensor, structures: torch.Tensor, generator: torch.Generator | None
-    ) -> tuple[list[tuple[tuple[int, ...], ...]], Steps]:
-        """Atoms of the three agents for each episode, and the decisions. states: (n, inputs) without the structure."""
-        n = len(states)
-        chosen = torch.zeros(n, len(self.roles), self.atoms, dtype=torch.bool)
-        order: list[list[list[int]]] = [[[] for _ in self.roles] for _ in range(n)]
-        places, kept = torch.zeros(n, dtype=torch.int64), []
-        present = torch.tensor(
-            [
-                [a in action_space.agents(action_space.WORKFLOWS[w]) for a in range(3)]
-                for w in structures[:, 0]
-            ]
-        )
-        for agent in range(len(self.roles)):
+        Args:
+            states: (m, inputs) see `make_states`.
+            is_allowed: (m, atoms + 1) bool, see `find_allowed_choices`.
+
+        Returns:
+            (m, atoms + 1) logits, -inf where a choice is not allowed.
+        """
+        return self.head(self.trunk(states)).masked_fill(~is_allowed, -torch.inf)
+
+    def sample(
+        self,
+        question_states: torch.Tensor,
+        structures: torch.Tensor,
+        generator: torch.Generator | None,
+    ) -> SampledPrompts:
+        """Sample atoms for each agent of each episode, one after the other until STOP.
+
+        Args:
+            question_states: (n, inputs) of the questions.
+            structures: (n, 6), or more columns, which are not read.
+            generator: Of the random numbers; None for the likeliest choice of each decision.
+
+        Returns:
+            The prompts.
+        """
+        n = len(question_states)
+        has_atom = torch.zeros(n, NUM_AGENTS, self.num_atoms, dtype=torch.bool)
+        atoms: list[list[list[int]]] = [[[] for _ in range(NUM_AGENTS)] for _ in range(n)]
+        num_steps = torch.zeros(n, dtype=torch.int64)  # decisions of each episode so far
+        step_tables = []
+        is_present = _find_present_agents(structures[:, 0])  # (n, 3)
+        for agent in range(NUM_AGENTS):
             # An agent without atoms has nothing to decide: STOP alone would be a step that is discounted.
             if not self.roles[agent].any():
                 continue
-            alive = present[:, agent].clone()
+            is_open = is_present[:, agent].clone()  # (n,) whether the agent's prompt goes on
             for _ in range(action_space.MAX_ATOMS):
-                rows = alive.nonzero().squeeze(-1)
-                if not len(rows):
+                episodes = is_open.nonzero().squeeze(-1)
+                if not len(episodes):
                     break
-                at = self.state(states[rows], structures[rows], agent, chosen[rows, agent])
-                allowed = self.allowed(agent, chosen[rows, agent])
-                logits = self.logits(at, allowed)
-                picked = pick(logits, generator)
-                logp = Categorical(logits=logits).log_prob(picked)
-                kept.append(Steps(rows, places[rows].clone(), at, allowed, picked, logp))
-                places[rows] += 1
-                going = picked != self.stop
-                alive[rows[~going]] = False
-                chosen[rows[going], agent, picked[going]] = True
-                for row, atom in zip(rows[going].tolist(), picked[going].tolist(), strict=True):
-                    order[row][agent].append(atom)
-        if not kept:  # no agent has an atom to choose
-            kept.append(self._no_steps(states, structures))
-        steps = Steps(
-            *(torch.cat([getattr(s, name) for s in kept]) for name in Steps.__dataclass_fields__)
+
+                # One decision in each of these episodes
+                atoms_so_far = has_atom[episodes, agent]
+                states = self.make_states(
+                    question_states[episodes], structures[episodes], agent, atoms_so_far
+                )
+                is_allowed = self.find_allowed_choices(agent, atoms_so_far)
+                logits = self.compute_logits(states, is_allowed)
+                actions = sample_choices(logits, generator)
+                logp = Categorical(logits=logits).log_prob(actions)
+                positions = num_steps[episodes].clone()
+                step_tables.append(
+                    PromptSteps(episodes, positions, states, is_allowed, actions, logp)
+                )
+                num_steps[episodes] += 1
+
+                # STOP ends the prompt of the agent, an atom is added to it
+                is_atom = actions != self.stop
+                is_open[episodes[~is_atom]] = False
+                has_atom[episodes[is_atom], agent, actions[is_atom]] = True
+                for episode, atom in zip(
+                    episodes[is_atom].tolist(), actions[is_atom].tolist(), strict=True
+                ):
+                    atoms[episode][agent].append(atom)
+        if not step_tables:  # no agent has an atom to choose
+            step_tables.append(self._make_empty_steps(question_states, structures))
+        atoms_by_episode = [tuple(map(tuple, atoms_by_agent)) for atoms_by_agent in atoms]
+        return SampledPrompts(atoms_by_episode, PromptSteps.concatenate(step_tables))
+
+    def _make_empty_steps(
+        self, question_states: torch.Tensor, structures: torch.Tensor
+    ) -> PromptSteps:
+        """A table of steps without rows, whose columns have the usual shapes and types."""
+        no_numbers = torch.zeros(0, dtype=torch.int64)
+        no_atoms = torch.zeros(0, self.num_atoms, dtype=torch.bool)
+        return PromptSteps(
+            episode=no_numbers,
+            position=no_numbers,
+            states=self.make_states(question_states[:0], structures[:0], 0, no_atoms),
+            is_allowed=self.find_allowed_choices(0, no_atoms),
+            actions=no_numbers,
+            logp=torch.zeros(0),
         )
-        return [tuple(tuple(atoms) for atoms in agents) for agents in order], steps
 
-    def _no_steps(self, states: torch.Tensor, structures: torch.Tensor) -> Steps:
-        nobody = torch.zeros(0, dtype=torch.int64)
-        chosen = torch.zeros(0, self.atoms, dtype=torch.bool)
-        at = self.state(states[nobody], structures[nobody], 0, chosen)
-        return Steps(nobody, nobody, at, self.allowed(0, chosen), nobody, torch.zeros(0))
+    def evaluate_actions(self, steps: PromptSteps) -> tuple[torch.Tensor, torch.Tensor]:
+        """Evaluate every decision.
 
-    def judge(self, steps: Steps) -> tuple[torch.Tensor, torch.Tensor]:
-        """Log-probability and entropy of every decision, (m,) each."""
-        over = Categorical(logits=self.logits(steps.states, steps.allowed))
-        return over.log_prob(steps.actions), over.entropy()
+        Args:
+            steps: m decisions.
 
-    def state(
-        self, states: torch.Tensor, structures: torch.Tensor, agent: int, chosen: torch.Tensor
+        Returns:
+            (m,) log-probabilities and (m,) entropies.
+        """
+        logits = self.compute_logits(steps.states, steps.is_allowed)
+        distribution = Categorical(logits=logits)
+        return distribution.log_prob(steps.actions), distribution.entropy()
+
+    def make_states(
+        self,
+        question_states: torch.Tensor,
+        structures: torch.Tensor,
+        agent: int,
+        has_atom: torch.Tensor,
     ) -> torch.Tensor:
-        """[s_q ; one-hot structure ; agent ; atoms so far], (n, self.inputs)."""
-        parts = [
-            nn.functional.one_hot(structures[:, i], size)
-            for i, size in enumerate(action_space.SIZES)
-        ]
-        whose = torch.zeros(len(states), len(self.roles))
-        whose[:, agent] = 1
-        return torch.cat([states, *(part.float() for part in parts), whose, chosen.float()], 1)
+        """Make the states of decisions about one agent: [s_q ; one-hot structure ; one-hot agent ; atoms so far].
 
-    def allowed(self, agent: int, chosen: torch.Tensor) -> torch.Tensor:
-        """Atoms of the agent's role that it was not told yet, and STOP."""
-        return torch.cat(
-            [self.roles[agent] & ~chosen, torch.ones(len(chosen), 1, dtype=torch.bool)], 1
-        )
+        Args:
+            question_states: (n, inputs) of the questions.
+            structures: (n, 6), or more columns, which are not read.
+            agent: Number of the agent.
+            has_atom: (n, atoms) bool, the atoms that the agent was told already.
+
+        Returns:
+            (n, self.num_inputs).
+        """
+        columns = [question_states]
+        for dimension, size in enumerate(action_space.SIZES):
+            columns.append(nn.functional.one_hot(structures[:, dimension], size).float())
+        agent_one_hot = torch.zeros(len(question_states), len(self.roles))
+        agent_one_hot[:, agent] = 1
+        columns += [agent_one_hot, has_atom.float()]
+        return torch.cat(columns, 1)
+
+    def find_allowed_choices(self, agent: int, has_atom: torch.Tensor) -> torch.Tensor:
+        """Find what an agent may be told next: atoms of its role that it was not told yet, and STOP.
+
+        Args:
+            agent: Number of the agent.
+            has_atom: (n, atoms) bool, the atoms that it was told already.
+
+        Returns:
+            (n, atoms + 1) bool.
+        """
+        is_new = self.roles[agent] & ~has_atom
+        may_stop = torch.ones(len(has_atom), 1, dtype=torch.bool)
+        return torch.cat([is_new, may_stop], 1)
+
+
+def _find_present_agents(workflows: torch.Tensor) -> torch.Tensor:
+    """Which agents each of n workflows has, (n, 3) bool."""
+    is_present = torch.zeros(len(action_space.WORKFLOWS), NUM_AGENTS, dtype=torch.bool)
+    for number, name in enumerate(action_space.WORKFLOWS):
+        is_present[number, list(action_space.agents(name))] = True
+    return is_present[workflows]

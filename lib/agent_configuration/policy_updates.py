@@ -4,7 +4,9 @@ supervised fine-tuning on the elite (eq. 5 and 6).
 An episode is one structure, then the atoms of each agent, then a reward at the end. Its decisions are rows; both
 policies are updated on their own rows with their own value network and learning rate. Advantages are normalised per
 batch. Every loss here is a mean over decisions, to be minimised. The flat MDP (the paper's "RL episodes") has one row
-for each part of its decision.
+for each dimension of its decision.
+
+Letters of shapes: n episodes, D dimensions of a structure, m prompt decisions.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from lib.agent_configuration.policies import Steps, Value
+from lib.agent_configuration.policies import PromptSteps, ValueNetwork
 from lib.rl import losses
 
 VERSION = 2  # of the updates of policies
@@ -28,30 +30,30 @@ class EpisodeBatch:
     """Episodes to learn from.
 
     Attributes:
-        states: (n, d).
-        structures: (n, parts) what was chosen.
+        states: (n, inputs) of the questions.
+        structures: (n, D) what was chosen.
         logp: (n,) log-probability of the whole structure when it was sampled.
         steps: Prompt decisions; None for flat policies.
-        rewards: (n,).
-        groups: (n,) number of the question.
+        rewards: (n,) at the end of each episode.
+        groups: (n,) number of the question, or of its kind.
         runs: (n,) number of the training, of several that go on side by side; None for one.
-        part_logp: (n, parts) log-probability of each part when it was sampled; None where nobody needs it.
+        logp_by_dimension: (n, D) log-probability of each choice when it was sampled; None where nobody needs it.
     """
 
     states: torch.Tensor
     structures: torch.Tensor
     logp: torch.Tensor
-    steps: Steps | None
+    steps: PromptSteps | None
     rewards: torch.Tensor
     groups: torch.Tensor
     runs: torch.Tensor | None = None
-    part_logp: torch.Tensor | None = None
+    logp_by_dimension: torch.Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.states)
 
     def select(self, rows: torch.Tensor) -> EpisodeBatch:
-        """Some of the episodes.
+        """Select some of the episodes.
 
         Args:
             rows: (k,) their numbers, ascending.
@@ -63,66 +65,107 @@ class EpisodeBatch:
             return self
         steps = None
         if self.steps is not None:
-            # Number of each episode among those that stay, (n,); -1 for the others.
+            # New number of each episode, (n,); -1 for those that are left out.
             new_numbers = torch.full((len(self),), -1)
             new_numbers[rows] = torch.arange(len(rows))
-            episodes = new_numbers[self.steps.episode]
-            steps = replace(self.steps, episode=episodes).rows(episodes >= 0)
-        runs = None if self.runs is None else self.runs[rows]
-        part_logp = None if self.part_logp is None else self.part_logp[rows]
+            episode = new_numbers[self.steps.episode]
+            steps = replace(self.steps, episode=episode).select(episode >= 0)
         return EpisodeBatch(
-            self.states[rows],
-            self.structures[rows],
-            self.logp[rows],
-            steps,
-            self.rewards[rows],
-            self.groups[rows],
-            runs,
-            part_logp,
+            states=self.states[rows],
+            structures=self.structures[rows],
+            logp=self.logp[rows],
+            steps=steps,
+            rewards=self.rewards[rows],
+            groups=self.groups[rows],
+            runs=None if self.runs is None else self.runs[rows],
+            logp_by_dimension=(
+                None if self.logp_by_dimension is None else self.logp_by_dimension[rows]
+            ),
         )
 
-    @property
-    def lengths(self) -> torch.Tensor:
-        """Prompt decisions of each episode, (n,)."""
+    def count_prompt_steps(self) -> torch.Tensor:
+        """Count the prompt decisions of each episode, (n,)."""
         if self.steps is None:
             return torch.zeros(len(self), dtype=torch.int64)
         return torch.bincount(self.steps.episode, minlength=len(self))
 
-    def returns(self, gamma: float) -> tuple[torch.Tensor, torch.Tensor]:
-        """What each decision led to, G_t = gamma^(T - t) R: (n,) of the structures, (m,) of the prompt decisions.
+    def compute_returns(self, gamma: float) -> tuple[torch.Tensor, torch.Tensor]:
+        """Compute the return of every decision, G_t = gamma^(T - t) R.
 
-        The structure is decision 0 of T + 1; the reward comes after the last one.
+        An episode with T prompt decisions has the structure as decision 0 and its reward R after the last decision.
+
+        Args:
+            gamma: The discount.
+
+        Returns:
+            (n,) returns of the structures and (m,) returns of the prompt decisions.
         """
-        lengths = self.lengths
-        first = self.rewards * gamma**lengths
+        num_steps = self.count_prompt_steps()  # T
+        structure_returns = self.rewards * gamma**num_steps
         if self.steps is None:
-            return first, torch.zeros(0)
-        whose = self.steps.episode
-        return first, self.rewards[whose] * gamma ** (lengths[whose] - 1 - self.steps.place)
+            return structure_returns, torch.zeros(0)
+        episode = self.steps.episode
+        num_steps_after = num_steps[episode] - 1 - self.steps.position
+        return structure_returns, self.rewards[episode] * gamma**num_steps_after
+
+
+def concatenate_batches(batches: Sequence[EpisodeBatch]) -> EpisodeBatch:
+    """Put batches behind each other; their prompt decisions are numbered anew, `runs` may be None in all of them."""
+    steps = None
+    if batches[0].steps is not None:
+        first_episodes = np.cumsum([0, *(len(batch) for batch in batches)])
+        step_tables = []
+        for batch, first in zip(batches, first_episodes, strict=False):
+            step_tables.append(replace(batch.steps, episode=batch.steps.episode + int(first)))
+        steps = PromptSteps.concatenate(step_tables)
+
+    def concatenate(name: str) -> torch.Tensor | None:
+        values = [getattr(batch, name) for batch in batches]
+        return None if values[0] is None else torch.cat(values)
+
+    return EpisodeBatch(
+        states=concatenate("states"),
+        structures=concatenate("structures"),
+        logp=concatenate("logp"),
+        steps=steps,
+        rewards=concatenate("rewards"),
+        groups=concatenate("groups"),
+        runs=concatenate("runs"),
+        logp_by_dimension=concatenate("logp_by_dimension"),
+    )
 
 
 @dataclass
 class PolicyTrainer:
-    """One policy with what trains it; `value` is None where advantages are group-relative."""
+    """One policy with what trains it.
+
+    Attributes:
+        policy: With a method `evaluate_actions`.
+        value: Its value network; None where advantages are group-relative.
+        optimizer: Of the weights of both.
+    """
 
     policy: nn.Module
     value: nn.Module | None
     optimizer: torch.optim.Optimizer
 
     @classmethod
-    def of(
-        cls, policy: nn.Module, inputs: int, learning_rate: float, valued: bool = True
+    def create(
+        cls, policy: nn.Module, num_inputs: int, learning_rate: float, has_value: bool = True
     ) -> PolicyTrainer:
-        value = Value(inputs) if valued else None
-        weights = [*policy.parameters(), *(value.parameters() if value else ())]
+        """Make a trainer with Adam, and with a new value network if it is to have one."""
+        value = ValueNetwork(num_inputs) if has_value else None
+        weights = list(policy.parameters())
+        if value is not None:
+            weights += value.parameters()
         return cls(policy, value, torch.optim.Adam(weights, lr=learning_rate))
 
     def step(self, loss: torch.Tensor, max_grad_norm: float) -> None:
+        """Do one step down the gradient of a loss, clipped to a norm."""
         self.optimizer.zero_grad()
         loss.backward()
-        nn.utils.clip_grad_norm_(
-            [w for g in self.optimizer.param_groups for w in g["params"]], max_grad_norm
-        )
+        weights = [weight for group in self.optimizer.param_groups for weight in group["params"]]
+        nn.utils.clip_grad_norm_(weights, max_grad_norm)
         self.optimizer.step()
 
 
@@ -154,7 +197,7 @@ class Rules:
 def update(
     structure: PolicyTrainer, prompt: PolicyTrainer | None, batch: EpisodeBatch, rules: Rules
 ) -> dict[str, float]:
-    """Do one batch of policy gradients on both policies.
+    """Update both policies on one batch by policy gradients.
 
     Args:
         structure: The structure policy, or a flat one.
@@ -168,10 +211,11 @@ def update(
     if rules.stepwise:
         return _update_stepwise(structure, batch, rules)
 
-    # Advantages, of episodes (n,) and of prompt decisions (m,)
-    structure_returns, prompt_returns = batch.returns(rules.gamma)
+    structure_returns, prompt_returns = batch.compute_returns(rules.gamma)
     steps = batch.steps
-    has_prompt_steps = prompt is not None and steps is not None and len(steps.actions) > 0
+    has_prompt_steps = prompt is not None and steps is not None and len(steps) > 0
+
+    # Advantages of the structures (n,) and of the prompt decisions (m,)
     prompt_advantages = None
     if rules.grouped:
         # divided by n and with this epsilon, as in ARC, appendix H
@@ -181,57 +225,74 @@ def update(
         if has_prompt_steps:
             prompt_advantages = structure_advantages[steps.episode]
     else:
-        with torch.no_grad():
-            baseline = structure.value(batch.states)
-            structure_advantages = _whitened(structure_returns - baseline, batch.runs)
-            if has_prompt_steps:
-                runs = None if batch.runs is None else batch.runs[steps.episode]
-                baseline = prompt.value(steps.states)
-                prompt_advantages = _whitened(prompt_returns - baseline, runs)
-
-    # Epochs
-    measured: dict[str, float] = {}
-    for _ in range(rules.epochs):
-        new_logp, entropy = structure.policy.judge(batch.states, batch.structures)
-        measured = _take_step(
-            structure,
-            (new_logp, batch.logp, structure_advantages, entropy),
-            (batch.states, structure_returns),
-            rules,
-            "structure",
+        structure_advantages = _compute_advantages(
+            structure, batch.states, structure_returns, batch.runs
         )
         if has_prompt_steps:
-            new_logp, entropy = prompt.policy.judge(steps)
-            measured |= _take_step(
+            runs = None if batch.runs is None else batch.runs[steps.episode]
+            prompt_advantages = _compute_advantages(prompt, steps.states, prompt_returns, runs)
+
+    measurements: dict[str, float] = {}
+    for _ in range(rules.epochs):
+        new_logp, entropy = structure.policy.evaluate_actions(batch.states, batch.structures)
+        measurements = _take_ppo_step(
+            structure,
+            rules,
+            "structure",
+            new_logp=new_logp,
+            old_logp=batch.logp,
+            advantages=structure_advantages,
+            entropy=entropy,
+            states=batch.states,
+            returns=structure_returns,
+        )
+        if has_prompt_steps:
+            new_logp, entropy = prompt.policy.evaluate_actions(steps)
+            measurements |= _take_ppo_step(
                 prompt,
-                (new_logp, steps.logp, prompt_advantages, entropy),
-                (steps.states, prompt_returns),
                 rules,
                 "prompt",
+                new_logp=new_logp,
+                old_logp=steps.logp,
+                advantages=prompt_advantages,
+                entropy=entropy,
+                states=steps.states,
+                returns=prompt_returns,
             )
-    return measured
+    return measurements
 
 
 def _update_stepwise(trainer: PolicyTrainer, batch: EpisodeBatch, rules: Rules) -> dict[str, float]:
     """PPO where every choice of a structure is a step: with its own ratio, return gamma^(T-1-t) R, and value."""
-    # One row for each choice; parts that the workflow pins are no steps.
-    is_choice = trainer.policy.is_choice(batch.structures[:, 0])  # (n, parts)
-    episode, part = is_choice.nonzero(as_tuple=True)  # (rows,) each
-    position = is_choice.cumsum(1)[episode, part] - 1
-    num_steps = is_choice.sum(1)[episode]
+    # One row for each choice; dimensions that the workflow pins are no steps.
+    is_step = trainer.policy.find_open_dimensions(batch.structures[:, 0])  # (n, D)
+    episode, dimension = is_step.nonzero(as_tuple=True)  # (rows,) each
+    position = is_step.cumsum(1)[episode, dimension] - 1  # t
+    num_steps = is_step.sum(1)[episode]  # T
     returns = batch.rewards[episode] * rules.gamma ** (num_steps - 1 - position)
-    states = make_step_states(batch.states, batch.structures, trainer.policy.sizes, episode, part)
-    old_logp = batch.part_logp[episode, part]
-    with torch.no_grad():
-        runs = None if batch.runs is None else batch.runs[episode]
-        advantages = _whitened(returns - trainer.value(states), runs)
 
-    measured: dict[str, float] = {}
+    states = make_step_states(
+        batch.states, batch.structures, trainer.policy.sizes, episode, dimension
+    )
+    runs = None if batch.runs is None else batch.runs[episode]
+    advantages = _compute_advantages(trainer, states, returns, runs)
+    old_logp = batch.logp_by_dimension[episode, dimension]
+
+    measurements: dict[str, float] = {}
     for _ in range(rules.epochs):
-        part_logp, part_entropy = trainer.policy.judge_parts(batch.states, batch.structures)
-        decisions = (part_logp[episode, part], old_logp, advantages, part_entropy[episode, part])
-        measured = _take_step(trainer, decisions, (states, returns), rules, "structure")
-    return measured
+        new_logp, entropy = trainer.policy.evaluate_dimensions(batch.states, batch.structures)
+        measurements = _take_ppo_step(
+            trainer,
+            rules,
+            "structure",
+            new_logp=new_logp[episode, dimension],
+            old_logp=old_logp,
+            advantages=advantages,
+            entropy=entropy[episode, dimension],
+            states=states,
+            returns=returns,
+        )
+    return measurements
 
 
 def make_step_states(
@@ -239,61 +300,80 @@ def make_step_states(
     structures: torch.Tensor,
     sizes: Sequence[int],
     episode: torch.Tensor,
-    part: torch.Tensor,
+    dimension: torch.Tensor,
 ) -> torch.Tensor:
-    """What the value of a step reads: the state, the choices before it one-hot, and which part is next.
+    """Make what the value of a step reads: the state, the choices before it one-hot, and which dimension is next.
 
     Args:
-        states: (n, d).
-        structures: (n, parts) choices.
-        sizes: Choices of each part.
+        states: (n, inputs) of the questions.
+        structures: (n, D) choices.
+        sizes: Number of choices of each dimension.
         episode: (rows,) the episode of each step.
-        part: (rows,) the part that each step chooses.
+        dimension: (rows,) the dimension that each step chooses.
 
     Returns:
-        (rows, count_step_inputs(d, sizes)).
+        (rows, count_step_inputs(inputs, sizes)).
     """
     columns = [states[episode]]
-    for before, size in enumerate(sizes):
-        one_hot = functional.one_hot(structures[episode, before], size).float()
-        columns.append(one_hot * (before < part)[:, None])
-    columns.append(functional.one_hot(part, len(sizes)).float())
+    for earlier, size in enumerate(sizes):
+        one_hot = functional.one_hot(structures[episode, earlier], size).float()
+        is_before = (earlier < dimension)[:, None]
+        columns.append(one_hot * is_before)
+    columns.append(functional.one_hot(dimension, len(sizes)).float())
     return torch.cat(columns, 1)
 
 
-def count_step_inputs(inputs: int, sizes: Sequence[int]) -> int:
+def count_step_inputs(num_inputs: int, sizes: Sequence[int]) -> int:
     """How many numbers `make_step_states` returns for a step."""
-    return inputs + sum(sizes) + len(sizes)
+    return num_inputs + sum(sizes) + len(sizes)
 
 
-def _whitened(values: torch.Tensor, runs: torch.Tensor | None) -> torch.Tensor:
-    """Mean 0 and deviation 1 within each training."""
+def _compute_advantages(
+    trainer: PolicyTrainer,
+    states: torch.Tensor,
+    returns: torch.Tensor,
+    runs: torch.Tensor | None,
+) -> torch.Tensor:
+    """Compute G - V(s) of each decision, normalised within each training."""
+    with torch.no_grad():
+        return _normalize(returns - trainer.value(states), runs)
+
+
+def _normalize(values: torch.Tensor, runs: torch.Tensor | None) -> torch.Tensor:
+    """Scale values (rows,) to mean 0 and standard deviation 1 within each training."""
     if runs is None:
         return losses.whiten(values)
     return losses.compute_group_advantages(values, runs, correction=0, epsilon=1e-8)
 
 
-def _take_step(
+def _take_ppo_step(
     trainer: PolicyTrainer,
-    decisions: tuple[torch.Tensor, ...],
-    targets: tuple[torch.Tensor, torch.Tensor],
     rules: Rules,
     name: str,
+    *,
+    new_logp: torch.Tensor,
+    old_logp: torch.Tensor,
+    advantages: torch.Tensor,
+    entropy: torch.Tensor,
+    states: torch.Tensor,
+    returns: torch.Tensor,
 ) -> dict[str, float]:
-    """One gradient step on all decisions of one policy.
+    """Do one gradient step on all decisions of one policy (ARC, eq. 2).
 
     Args:
         trainer: The policy with its optimiser.
-        decisions: New and old log-probability, advantage and entropy of each decision, (rows,) each.
-        targets: States (rows, d) and returns (rows,) for the value network.
         rules: How it is done.
         name: Of the policy, in the names of the losses.
+        new_logp: (rows,) log-probability of each decision now.
+        old_logp: (rows,) the same when it was sampled.
+        advantages: (rows,).
+        entropy: (rows,) of the distribution that each decision came from.
+        states: (rows, inputs) for the value network.
+        returns: (rows,) its targets.
 
     Returns:
         Loss, entropy and value loss.
     """
-    new_logp, old_logp, advantages, entropy = decisions
-    states, returns = targets
     objective = losses.compute_clipped_objective(new_logp, old_logp, advantages, rules.clip)
     policy_loss = -objective.mean() - rules.entropy * entropy.mean()
     value_loss = torch.zeros(())
@@ -307,68 +387,83 @@ def _take_step(
     }
 
 
-def joined(batches: Sequence[EpisodeBatch]) -> EpisodeBatch:
-    """Several batches as one."""
-    offsets = np.cumsum([0, *(len(batch) for batch in batches)])
-    steps = None
-    if batches[0].steps is not None:
-        moved = [
-            Steps(
-                b.steps.episode + int(o),
-                *(getattr(b.steps, n) for n in list(Steps.__dataclass_fields__)[1:]),
-            )
-            for b, o in zip(batches, offsets, strict=False)
-        ]
-        steps = Steps(
-            *(torch.cat([getattr(s, name) for s in moved]) for name in Steps.__dataclass_fields__)
-        )
-    whole = {
-        name: torch.cat([getattr(b, name) for b in batches])
-        for name in EpisodeBatch.__dataclass_fields__
-        if name != "steps" and getattr(batches[0], name) is not None
-    }
-    return EpisodeBatch(**whole, steps=steps)
-
-
 # Refinement ----------------------------------------------------------------------------------------
 
 
 def elite(correct: np.ndarray, rewards: np.ndarray, share: float) -> tuple[np.ndarray, float]:
-    """D_elite, (n,) bool, and its threshold tau: right, and among the best `share` of all by reward (ARC, eq. 5)."""
+    """Select D_elite: episodes that are correct and among the best by reward (ARC, eq. 5).
+
+    Args:
+        correct: (n,) bool, or 0 and 1.
+        rewards: (n,).
+        share: Of all episodes, correct or not, that lie above the threshold.
+
+    Returns:
+        (n,) bool, whether an episode is in the elite, and the threshold tau.
+    """
     tau = float(np.quantile(rewards, 1 - share)) if len(rewards) else np.inf
-    return np.asarray(correct, bool) & (np.asarray(rewards) >= tau), tau
+    is_elite = np.asarray(correct, bool) & (np.asarray(rewards) >= tau)
+    return is_elite, tau
 
 
 def imitate(
-    side: PolicyTrainer, batches: Sequence[tuple], entropy: float, max_grad_norm: float
+    trainer: PolicyTrainer, batches: Sequence[tuple], entropy: float, max_grad_norm: float
 ) -> list[float]:
-    """SFT: max E[log pi(a* | s)] plus an entropy *bonus*, over batches of what `judge` takes (ARC, eq. 6).
+    """SFT: maximise E[log pi(a* | s)] plus an entropy bonus, with one step for each batch (ARC, eq. 6).
 
     The loss is -log pi - c H: with the opposite sign the policy would be pushed towards certainty twice.
+
+    Args:
+        trainer: The policy with its optimiser.
+        batches: For each batch the arguments of the policy's `evaluate_actions`.
+        entropy: c, the weight of the bonus.
+        max_grad_norm: Gradients are clipped to this norm.
+
+    Returns:
+        The loss of each batch.
     """
-    losses = []
-    for judged in batches:
-        logp, spread = side.policy.judge(*judged)
-        loss = -logp.mean() - entropy * spread.mean()
-        side.step(loss, max_grad_norm)
-        losses.append(float(loss.detach()))
-    return losses
+    batch_losses = []
+    for arguments in batches:
+        logp, entropies = trainer.policy.evaluate_actions(*arguments)
+        loss = -logp.mean() - entropy * entropies.mean()
+        trainer.step(loss, max_grad_norm)
+        batch_losses.append(float(loss.detach()))
+    return batch_losses
 
 
-def prefer(
+def compute_dpo_loss(
     better: torch.Tensor,
     worse: torch.Tensor,
     better_start: torch.Tensor,
     worse_start: torch.Tensor,
     beta: float,
 ) -> torch.Tensor:
-    """DPO's loss, -log sigma(beta [(log pi - log pi_0)(better) - (log pi - log pi_0)(worse)]), a scalar.
+    """Compute DPO's loss, -log sigma(beta [(log pi - log pi_0)(better) - (log pi - log pi_0)(worse)]).
 
-    All (pairs,), log-probabilities of whole decisions; beta: its temperature (ARC, appendix H).
+    Args:
+        better: (pairs,) log pi of the better decision of each pair.
+        worse: (pairs,) log pi of the worse one.
+        better_start: (pairs,) log pi_0 of the better one, under the policy before DPO.
+        worse_start: (pairs,) log pi_0 of the worse one.
+        beta: The temperature (ARC, appendix H).
+
+    Returns:
+        The mean over pairs, a scalar.
     """
-    return -functional.logsigmoid(beta * ((better - better_start) - (worse - worse_start))).mean()
+    better_change = better - better_start
+    worse_change = worse - worse_start
+    return -functional.logsigmoid(beta * (better_change - worse_change)).mean()
 
 
-def summed(logp: torch.Tensor, steps: Steps, n: int) -> torch.Tensor:
-    """Log-probability of all prompt decisions of each episode, (n,)."""
-    return torch.zeros(n).index_add(0, steps.episode, logp)
+def sum_over_steps(logp: torch.Tensor, steps: PromptSteps, num_episodes: int) -> torch.Tensor:
+    """Sum the log-probabilities of each episode's prompt decisions.
+
+    Args:
+        logp: (m,) of the decisions.
+        steps: The m decisions.
+        num_episodes: n.
+
+    Returns:
+        (n,) sums, 0 for an episode without prompt decisions.
+    """
+    return torch.zeros(num_episodes).index_add(0, steps.episode, logp)

@@ -69,7 +69,7 @@ def select_structure(system: System, items: Sequence[Item], weights: Weights) ->
         for structure in structures
         for item in items
     ]
-    rewards = system.rewards(jobs, system.run(jobs), weights)
+    rewards = system.compute_rewards(jobs, system.run(jobs), weights)
     mean_rewards = np.nanmean(rewards.reshape(len(structures), len(items)), axis=1)
     return structures[int(mean_rewards.argmax())]
 
@@ -108,7 +108,7 @@ class PromptedSystem:
         configuration = self.configure(candidate)
         jobs = [ConfiguredQuestion(item, configuration) for item in items]
         outcomes = self.system.run(jobs)
-        rewards = self.system.rewards(jobs, outcomes, self.weights)
+        rewards = self.system.compute_rewards(jobs, outcomes, self.weights)
         return outcomes, np.nan_to_num(rewards)
 
 

@@ -46,7 +46,7 @@ class Example:
     reward: float
 
 
-class _Fields(BaseModel):
+class _ReplyFields(BaseModel):
     model_config = ConfigDict(extra="ignore")
     workflow: str
     tools1: list[str] = []
@@ -54,8 +54,16 @@ class _Fields(BaseModel):
     budgets: list[str] = []
 
 
-def messages(question: str, examples: Sequence[Example]) -> list[dict[str, str]]:
-    """What the model is asked."""
+def write_messages(question: str, examples: Sequence[Example]) -> list[dict[str, str]]:
+    """Write what the model is asked.
+
+    Args:
+        question: What the agents are to answer.
+        examples: For the few-shot prompt; none for zero-shot.
+
+    Returns:
+        A system message with the space and the examples, and a user message with the question.
+    """
     lines = [
         ASKED,
         "Workflows: " + "; ".join(f"{name}: {ABOUT[name]}" for name in WORKFLOWS) + ".",
@@ -65,18 +73,17 @@ def messages(question: str, examples: Sequence[Example]) -> list[dict[str, str]]
         'Reply with one JSON object: {"workflow": ..., "tools1": [...], "tools2": [...], "budgets": [..., ..., ...]}.',
     ]
     for example in examples:
+        configuration = json.dumps(to_reply_fields(example.configuration))
         lines.append(f"Example. Question: {example.question}")
-        lines.append(
-            f"Configuration: {json.dumps(written(example.configuration))} Reward: {example.reward:.2f}"
-        )
+        lines.append(f"Configuration: {configuration} Reward: {example.reward:.2f}")
     return [
         {"role": "system", "content": "\n".join(lines)},
         {"role": "user", "content": f"Question: {question}"},
     ]
 
 
-def written(configuration: Configuration) -> dict[str, object]:
-    """A configuration as a reply would have it."""
+def to_reply_fields(configuration: Configuration) -> dict[str, object]:
+    """The fields of a reply that chooses a configuration."""
     return {
         "workflow": configuration.workflow,
         "tools1": list(configuration.tools(0)),
@@ -85,10 +92,21 @@ def written(configuration: Configuration) -> dict[str, object]:
     }
 
 
-def parse(text: str) -> Configuration:
-    """The configuration in a reply. Raises InvalidReply where there is no object, SpaceError where it holds none."""
+def parse_reply(text: str) -> Configuration:
+    """Read the configuration in a reply.
+
+    Args:
+        text: The reply, with a JSON object anywhere in it.
+
+    Returns:
+        The configuration, without what its workflow has no agent for.
+
+    Raises:
+        InvalidReply: There is no JSON object.
+        SpaceError: The object is no configuration.
+    """
     try:
-        fields = _Fields.model_validate(read_object(text, _Fields.model_fields)[0])
+        fields = _ReplyFields.model_validate(read_object(text, _ReplyFields.model_fields)[0])
     except ValidationError as error:
         first = error.errors()[0]
         raise SpaceError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
@@ -96,12 +114,13 @@ def parse(text: str) -> Configuration:
         raise SpaceError(
             f"there is no workflow {fields.workflow!r}; there are {', '.join(WORKFLOWS)}"
         )
-    unknown = [tier for tier in fields.budgets if tier not in TIERS]
-    if unknown or len(fields.budgets) != len(AGENTS):
+    unknown_tiers = [tier for tier in fields.budgets if tier not in TIERS]
+    if unknown_tiers or len(fields.budgets) != len(AGENTS):
         raise SpaceError(f"budgets are three of {', '.join(TIERS)}, not {fields.budgets}")
-    tiers = [TIERS.index(tier) for tier in fields.budgets]
+    workflow = WORKFLOWS.index(fields.workflow)
     tools = [action_space.bits(fields.tools1), action_space.bits(fields.tools2)]
-    return Configuration(repaired((WORKFLOWS.index(fields.workflow), *tools, *tiers)))
+    tiers = [TIERS.index(tier) for tier in fields.budgets]
+    return Configuration(repaired((workflow, *tools, *tiers)))
 
 
 @dataclass(frozen=True)
@@ -120,7 +139,7 @@ class PromptedChoice:
     is_lost: bool = False
 
 
-async def choose(
+async def choose_configurations(
     model: ChatModel, items: Sequence[Item], examples: Sequence[Example]
 ) -> list[PromptedChoice]:
     """Let a model choose a configuration for each item.
@@ -138,7 +157,7 @@ async def choose(
             need not meet.
     """
     requests = [
-        ChatRequest(messages(item.prompt, examples), seed=number, caller="policy")
+        ChatRequest(write_messages(item.prompt, examples), seed=number, caller="policy")
         for number, item in enumerate(items)
     ]
     choices = []
@@ -153,6 +172,6 @@ def _read_choice(reply: Reply) -> PromptedChoice:
     if reply.failure is not None:
         return PromptedChoice(BASE, is_fallback=True, is_lost=reply.failure.of_infrastructure)
     try:
-        return PromptedChoice(parse(reply.text))
+        return PromptedChoice(parse_reply(reply.text))
     except (InvalidReply, SpaceError):
         return PromptedChoice(BASE, is_fallback=True)

@@ -20,7 +20,15 @@ VERSION = 2  # of the questions of each kind, and which answers are right
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of question. family, difficulties, skin: of `lib.tasks`; paper: the benchmark that it stands in for."""
+    """A kind of question.
+
+    Attributes:
+        name: In tables.
+        family: Of `lib.tasks`.
+        difficulties: Of the family.
+        skin: The surface form of the family, such as a question with options.
+        paper: The benchmark of the paper that it stands in for.
+    """
 
     name: str
     family: str
@@ -42,17 +50,27 @@ _SPARE = 30  # questions drawn per question asked for, since many come twice or 
 
 @cache
 def questions(kind: str, split: str, n: int, seed: int = 0) -> tuple[Item, ...]:
-    """At most n different questions of a kind and split; fewer where a split holds no more.
+    """Draw different questions of a kind.
 
-    Equal arguments give equal items. Raises TaskError for an unknown kind or split.
+    Args:
+        kind: Name of the kind.
+        split: train, dev or test.
+        n: Number of questions.
+        seed: Of the draw.
+
+    Returns:
+        At most n questions, fewer where a split holds no more; the same ones whenever the arguments are the same.
+
+    Raises:
+        TaskError: There is no such kind or split.
     """
     if kind not in NAMED:
         raise TaskError(f"there is no kind of question {kind!r}; there are {', '.join(NAMED)}")
-    about = NAMED[kind]
-    items = tasks.draw_items(about.family, split, _SPARE * n, about.difficulties, about.skin, seed)
-    # By prompt, so that no question comes twice.
-    unique_items = {item.prompt: item for item in items if select_source(item) is not None}
-    return tuple(_alternate_sources(list(unique_items.values()))[:n])
+    family, difficulties, skin = NAMED[kind].family, NAMED[kind].difficulties, NAMED[kind].skin
+    items = tasks.draw_items(family, split, _SPARE * n, difficulties, skin, seed)
+    items_by_prompt = {item.prompt: item for item in items if select_source(item) is not None}
+    distinct_items = list(items_by_prompt.values())
+    return tuple(_alternate_sources(distinct_items)[:n])
 
 
 def _alternate_sources(items: Sequence[Item]) -> list[Item]:
@@ -61,11 +79,11 @@ def _alternate_sources(items: Sequence[Item]) -> list[Item]:
     Fewer relations are in the documents, so that without this most questions would want the same tool.
     """
     needs_documents = [item for item in items if select_source(item) == "search"]
-    others = [item for item in items if select_source(item) != "search"]
+    needs_no_documents = [item for item in items if select_source(item) != "search"]
     if not needs_documents:
-        return others
+        return needs_no_documents
     alternating = []
-    for pair in zip_longest(needs_documents, others):
+    for pair in zip_longest(needs_documents, needs_no_documents):
         alternating += [item for item in pair if item is not None]
     return alternating
 
@@ -81,10 +99,15 @@ def kind_of(item: Item) -> str:
 
 
 def solved(item: Item, text: str) -> bool:
-    """Whether a whole reply is right; of options their words count as much as their letter.
+    """Check whether a reply is correct.
 
-    Without a known answer no reply is right.
+    Args:
+        item: The question; without a known answer no reply is correct.
+        text: The whole reply.
+
+    Returns:
+        Whether its answer is that of the question; among options, the letter or the words of the correct one.
     """
-    return bool(item.reference) and any(
-        tasks.is_correct(one, text) for one in (item, answer_in_words(item))
-    )
+    if not item.reference:
+        return False
+    return tasks.is_correct(item, text) or tasks.is_correct(answer_in_words(item), text)

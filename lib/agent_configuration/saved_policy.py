@@ -100,7 +100,7 @@ class SavedPolicies:
         policies = {}
         for group, name in files.items():
             weights = artifacts.read_tensors(Path(folder) / name)
-            policies[group] = description.make_policy().take(weights)
+            policies[group] = description.make_policy().load_arrays(weights)
         return cls(policies, description, encode)
 
     def choose(self, questions: Sequence[str], group: str = "") -> list[Configuration]:
@@ -137,7 +137,7 @@ def save_policies(
     files = {}
     for number, (group, policy) in enumerate(policies.items()):
         files[group] = f"policy-{number}.safetensors"
-        artifacts.write_tensors(folder / files[group], policy.arrays())
+        artifacts.write_tensors(folder / files[group], policy.to_arrays())
     content: dict[str, Any] = {
         "version": VERSION,
         "policies": files,

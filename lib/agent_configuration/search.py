@@ -22,14 +22,21 @@ Score = Callable[[Sequence[Configuration]], np.ndarray]  # mean reward of each, 
 
 
 def grid(n: int = GRID) -> list[Configuration]:
-    """n structures without atoms, evenly spread over all 62,208 and repaired where they are invalid.
+    """Spread n configurations without atoms evenly over all 62,208 structures, so that every workflow has some.
 
-    So every workflow has its part of them. A grid of more points is taken until n of them differ.
+    Invalid structures are repaired, which makes some of them equal; the grid is refined until n of them differ.
+
+    Args:
+        n: Number of configurations.
+
+    Returns:
+        Different configurations; fewer than n only where there are not so many.
     """
     structures = np.indices(action_space.SIZES).reshape(len(action_space.SIZES), -1).T
     for num_points in range(n, action_space.total()):
         rows = np.linspace(0, len(structures) - 1, num_points).round().astype(int)
-        distinct = list(dict.fromkeys(repaired(structures[row].tolist()) for row in rows))
+        repaired_structures = [repaired(structures[row].tolist()) for row in rows]
+        distinct = list(dict.fromkeys(repaired_structures))
         if len(distinct) >= n:
             return [Configuration(structure) for structure in distinct[:n]]
     return [Configuration(action_space.checked(row)) for row in action_space.structures().tolist()]
@@ -42,9 +49,12 @@ def sampled(n: int, atoms: Sequence[Sequence[str]], seed: int = 0) -> list[Confi
     together; each agent is told up to two atoms.
 
     Args:
-        n: How many, all different.
-        atoms: Names that each agent may be told.
+        n: Number of configurations, all different.
+        atoms: Names of the atoms that each agent may be told.
         seed: Of the random numbers.
+
+    Returns:
+        The configurations.
     """
     rng = seeds.rng("configuration", "sampled", seed=seed)
     configurations: dict[Configuration, None] = {}
@@ -62,46 +72,65 @@ def sampled(n: int, atoms: Sequence[Sequence[str]], seed: int = 0) -> list[Confi
 
 
 def _sample_tools(rng: np.random.Generator) -> int:
+    """The number of a set of tools: none, all, or any, with the same probability."""
     subsets = (0, SUBSETS - 1, int(rng.integers(SUBSETS)))
     return int(subsets[int(rng.integers(3))])
 
 
 def _sample_atoms(atoms: Sequence[str], rng: np.random.Generator) -> tuple[str, ...]:
+    """None, one or two of an agent's atoms."""
     num_atoms = int(rng.integers(3))
     return tuple(atoms[i] for i in rng.permutation(len(atoms))[:num_atoms])
 
 
-def neighbours(configuration: Configuration, dimension: str) -> list[Configuration]:
-    """The configurations that differ in one dimension: other workflows or budgets, or one tool more or less."""
+def list_structure_neighbours(configuration: Configuration, dimension: str) -> list[Configuration]:
+    """List the configurations that differ in one dimension: other workflows or budgets, or one tool more or less.
+
+    Args:
+        configuration: Where from.
+        dimension: One of `action_space.DIMENSIONS`.
+
+    Returns:
+        Valid configurations. An agent that the new workflow lacks is told nothing.
+    """
     index = list(action_space.DIMENSIONS).index(dimension)
     structure = configuration.structure
     current = structure[index]
     if dimension.startswith("tools"):
-        values = [current ^ (1 << i) for i in range(len(TOOLS))]
+        values = [current ^ (1 << tool) for tool in range(len(TOOLS))]
     else:
         values = [value for value in range(action_space.SIZES[index]) if value != current]
 
-    # A structure that was changed may have to be repaired, and then be one that is there already.
+    # A changed structure may have to be repaired, and then be one that is in the list already.
     changed = [repaired((*structure[:index], value, *structure[index + 1 :])) for value in values]
-    distinct = [other for other in dict.fromkeys(changed) if other != structure]
-    return [Configuration(other, _drop_absent(other, configuration.atoms)) for other in distinct]
+    neighbours = []
+    for neighbour in dict.fromkeys(changed):
+        if neighbour != structure:
+            atoms = _drop_absent_agents(neighbour, configuration.atoms)
+            neighbours.append(Configuration(neighbour, atoms))
+    return neighbours
 
 
-def _drop_absent(structure: action_space.Structure, atoms: tuple) -> tuple:
-    """The atoms of agents that a structure has."""
+def _drop_absent_agents(structure: action_space.Structure, atoms: tuple) -> tuple:
+    """The atoms of the agents that a structure has, and none for the others."""
     present = action_space.agents(WORKFLOWS[structure[0]])
-    return tuple(of_agent if agent in present else () for agent, of_agent in enumerate(atoms))
+    return tuple(
+        atoms_of_agent if agent in present else () for agent, atoms_of_agent in enumerate(atoms)
+    )
 
 
-def instructed(
+def list_prompt_neighbours(
     configuration: Configuration, agent: int, atoms: Sequence[str]
 ) -> list[Configuration]:
-    """The configurations that tell one agent one atom more or one fewer.
+    """List the configurations that tell one agent one atom fewer or one more.
 
     Args:
         configuration: Where from.
         agent: Which of the three; where the workflow has no such agent there are none.
-        atoms: Names that it may be told.
+        atoms: Names of the atoms that it may be told.
+
+    Returns:
+        The configurations.
     """
     if agent not in action_space.agents(configuration.workflow):
         return []
@@ -109,41 +138,49 @@ def instructed(
     variants = [tuple(atom for atom in current if atom != dropped) for dropped in current]
     if len(current) < action_space.MAX_ATOMS:
         variants += [(*current, atom) for atom in atoms if atom not in current]
-    before, after = configuration.atoms[:agent], configuration.atoms[agent + 1 :]
-    return [
-        Configuration(configuration.structure, (*before, variant, *after)) for variant in variants
-    ]
+    neighbours = []
+    for variant in variants:
+        atoms_by_agent = list(configuration.atoms)
+        atoms_by_agent[agent] = variant
+        neighbours.append(Configuration(configuration.structure, tuple(atoms_by_agent)))
+    return neighbours
 
 
-def greedy(
+def search_greedily(
     score: Score, start: Configuration = BASE, rounds: int = 1, atoms: Sequence[Sequence[str]] = ()
 ) -> tuple[Configuration, list[tuple[int, float]]]:
-    """Climb one dimension at a time, keeping what has the highest reward.
+    """Climb one dimension at a time: move to the best neighbour, if it is better.
 
     Args:
         score: Mean reward of each of several configurations.
         start: Where from.
         rounds: How often to go through all dimensions.
-        atoms: Names that each agent may be told, tried after the structure of a round.
+        atoms: Names of the atoms that each agent may be told, tried after the structure of a round.
 
     Returns:
-        The end, and (configurations tried, reward) on the way.
+        The configuration at the end, and for each step (configurations tried so far, best reward so far).
     """
     best = start
-    num_tried = 1
+    num_candidates = 1
     best_reward = float(score([start])[0])
-    path = [(num_tried, best_reward)]
-    steps = [partial(neighbours, dimension=dimension) for dimension in action_space.DIMENSIONS]
-    steps += [partial(instructed, agent=agent, atoms=names) for agent, names in enumerate(atoms)]
+    path = [(num_candidates, best_reward)]
+    neighbourhoods = [
+        partial(list_structure_neighbours, dimension=dimension)
+        for dimension in action_space.DIMENSIONS
+    ]
+    neighbourhoods += [
+        partial(list_prompt_neighbours, agent=agent, atoms=names)
+        for agent, names in enumerate(atoms)
+    ]
     for _ in range(rounds):
-        for step in steps:
-            candidates = step(best)
+        for list_neighbours in neighbourhoods:
+            candidates = list_neighbours(best)
             if not candidates:
                 continue
             rewards = score(candidates)
-            num_tried += len(candidates)
+            num_candidates += len(candidates)
             if rewards.max() > best_reward:
                 best = candidates[int(rewards.argmax())]
                 best_reward = float(rewards.max())
-            path.append((num_tried, best_reward))
+            path.append((num_candidates, best_reward))
     return best, path

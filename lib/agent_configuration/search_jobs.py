@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,12 @@ from lib.agent_configuration import (
 from lib.agent_configuration.action_space import WORKFLOWS, Configuration
 from lib.agent_configuration.agent_system import ConfiguredQuestion, read_configurations
 from lib.agent_configuration.cost_plan import GREEDY_ROUNDS
-from lib.agent_configuration.prompt_optimizers import CONVERSATION, PromptedSystem, converse
+from lib.agent_configuration.prompt_optimizers import (
+    CONVERSATION,
+    Candidate,
+    PromptedSystem,
+    converse,
+)
 from lib.agent_configuration.prompted_baseline import Example
 from lib.agent_configuration.questions import KINDS
 from lib.agent_configuration.workbench import TEST_DRAW, ConfigurationWorkbench
@@ -44,43 +50,68 @@ SPLITS = {
 # The declared set ----------------------------------------------------------------------------------
 
 
-def declare_configurations(
-    bench: ConfigurationWorkbench,
-) -> list[tuple[str, Configuration]]:
+@dataclass(frozen=True)
+class NumberedConfiguration:
+    """A configuration that is tried on every question.
+
+    Attributes:
+        number: Its number in the table `tried`.
+        set_name: GRID, SAMPLED or GREEDY.
+        configuration: What is tried.
+    """
+
+    number: int
+    set_name: str
+    configuration: Configuration
+
+
+def declare_configurations(bench: ConfigurationWorkbench) -> list[NumberedConfiguration]:
     """Declare the configurations that are tried on every question: the grid, the base, and sampled ones.
 
+    Args:
+        bench: Has the settings and the library of atoms.
+
     Returns:
-        (set, configuration) of each. They are fixed before any training.
+        The configurations, which are fixed before any training.
     """
     settings = bench.settings
-    declared = [(GRID, configuration) for configuration in search.grid(settings.grid)]
+    grid = search.grid(settings.grid)
     sampled = [search.BASE, *search.sampled(settings.sampled, bench.atom_names())]
-    return declared + [(SAMPLED, configuration) for configuration in sampled]
+    sets = [GRID] * len(grid) + [SAMPLED] * len(sampled)
+    return [
+        NumberedConfiguration(number, set_name, configuration)
+        for number, (set_name, configuration) in enumerate(zip(sets, grid + sampled, strict=True))
+    ]
 
 
 def try_declared(bench: ConfigurationWorkbench, run: JobRun) -> None:
-    """Try every `num_parts`-th declared configuration on all questions; write the table `tried`."""
-    part, num_parts = run.settings["part"], run.settings["num_parts"]
-    numbered = list(enumerate(declare_configurations(bench)))[part::num_parts]
+    """Try the declared configurations of this job on all questions; write the table `tried`.
+
+    Args:
+        bench: Agents, questions and rewards.
+        run: The job; its settings say which of the `num_parts` jobs that share the set it is (`part`).
+    """
+    first_number = run.settings["part"]
+    num_jobs = run.settings["num_parts"]
+    candidates = declare_configurations(bench)[first_number::num_jobs]
     tables = []
-    for first in range(0, len(numbered), CONFIGURATIONS_AT_ONCE):
-        chunk = numbered[first : first + CONFIGURATIONS_AT_ONCE]
-        tables.append(try_everywhere(bench, chunk))
-        run.report_progress(min(1.0, (first + CONFIGURATIONS_AT_ONCE) / len(numbered)))
+    for first in range(0, len(candidates), CONFIGURATIONS_AT_ONCE):
+        tables.append(try_everywhere(bench, candidates[first : first + CONFIGURATIONS_AT_ONCE]))
+        run.report_progress(min(1.0, (first + CONFIGURATIONS_AT_ONCE) / len(candidates)))
     run.write_table("tried", pd.concat(tables, ignore_index=True))
 
 
 def try_everywhere(
-    bench: ConfigurationWorkbench, numbered: Sequence[tuple[int, tuple[str, Configuration]]]
+    bench: ConfigurationWorkbench, candidates: Sequence[NumberedConfiguration]
 ) -> pd.DataFrame:
     """Try configurations on training, dev and test questions, the latter two in two samples each.
 
     Args:
-        bench: The agents.
-        numbered: (number, (set, configuration)) of each.
+        bench: Agents, questions and rewards.
+        candidates: The configurations.
 
     Returns:
-        Rows as of `agent_system.table`, with split, set and number.
+        Rows as of `agent_system.make_table`, with split, set and number.
     """
     settings = bench.settings
     num_items = {
@@ -90,20 +121,29 @@ def try_everywhere(
     }
     jobs = []
     labels = []
-    for number, (set_name, configuration) in numbered:
+    for candidate in candidates:
         for split, (source, draw) in SPLITS.items():
             for item in bench.items(source, num_items[source]):
-                jobs.append(ConfiguredQuestion(item, configuration, draw))
-                labels.append({"split": split, "set": set_name, "number": number})
-    played = bench.play(settings.model, jobs).drop(columns=["text"])
-    return played.assign(**pd.DataFrame(labels).to_dict("list"))
+                jobs.append(ConfiguredQuestion(item, candidate.configuration, draw))
+                labels.append(
+                    {"split": split, "set": candidate.set_name, "number": candidate.number}
+                )
+    rows = bench.play(settings.model, jobs).drop(columns=["text"])
+    return rows.assign(**pd.DataFrame(labels).to_dict("list"))
 
 
 # Greedy search -------------------------------------------------------------------------------------
 
 
 def search_greedily(bench: ConfigurationWorkbench, run: JobRun) -> None:
-    """Climb on the training questions of each kind; write the paths, and the ends tried on all questions."""
+    """Search greedily on the training questions of each kind, then try the ends of all searches on all questions.
+
+    Writes the tables greedy (the paths of the searches) and tried.
+
+    Args:
+        bench: Agents, questions and rewards.
+        run: The job.
+    """
     settings = bench.settings
     ends = []
     paths = []
@@ -113,8 +153,9 @@ def search_greedily(bench: ConfigurationWorkbench, run: JobRun) -> None:
         def score(candidates: Sequence[Configuration], items: Sequence[Item] = items) -> np.ndarray:
             return _compute_mean_rewards(bench, candidates, items)
 
-        best, path = search.greedy(score, rounds=GREEDY_ROUNDS, atoms=bench.atom_names(kind.name))
-        ends.append((GREEDY_NUMBER + number, (GREEDY, best)))
+        atom_names = bench.atom_names(kind.name)
+        best, path = search.search_greedily(score, rounds=GREEDY_ROUNDS, atoms=atom_names)
+        ends.append(NumberedConfiguration(GREEDY_NUMBER + number, GREEDY, best))
         paths.append(pd.DataFrame(path, columns=["tried", "reward"]).assign(group=kind.name))
         run.report_progress((number + 1) / (len(KINDS) + 1))
     run.write_table("greedy", pd.concat(paths, ignore_index=True))
@@ -124,25 +165,42 @@ def search_greedily(bench: ConfigurationWorkbench, run: JobRun) -> None:
 def _compute_mean_rewards(
     bench: ConfigurationWorkbench, candidates: Sequence[Configuration], items: Sequence[Item]
 ) -> np.ndarray:
-    """Mean reward of each candidate, (n,); a question of which an answer was lost compares no candidates."""
+    """Compute the mean reward of each candidate, over questions to which every candidate has an answer.
+
+    Args:
+        bench: Agents and rewards.
+        candidates: n configurations.
+        items: The questions.
+
+    Returns:
+        (n,) mean rewards, 0 where the infrastructure lost an answer to every question.
+    """
     jobs = [ConfiguredQuestion(item, candidate) for candidate in candidates for item in items]
     rewards = bench.play(bench.settings.model, jobs)["reward"].to_numpy()
     rewards = rewards.reshape(len(candidates), len(items))
-    scored = rewards[:, ~np.isnan(rewards).any(axis=0)]
-    return scored.mean(1) if scored.size else np.zeros(len(candidates))
+    has_lost_answer = np.isnan(rewards).any(axis=0)  # (items,)
+    scored = rewards[:, ~has_lost_answer]
+    if not scored.size:
+        return np.zeros(len(candidates))
+    return scored.mean(1)
 
 
 # Policies that are prompted, or draw at random -----------------------------------------------------
 
 
 def prompt_policies(bench: ConfigurationWorkbench, run: JobRun) -> None:
-    """Let a language model choose a configuration for each test question, with examples and without."""
+    """Let a language model choose a configuration for each test question, with examples and without.
+
+    Args:
+        bench: Agents, questions and rewards.
+        run: The job, which gets the table tests.
+    """
     settings = bench.settings
     items = bench.items("test", settings.test_items)
     model = bench.open_model(settings.prompted)
     tables = []
     for name, examples in (("zero_shot", []), ("few_shot", _collect_examples(bench))):
-        choices = bench.loop.run(prompted_baseline.choose(model, items, examples))
+        choices = bench.loop.run(prompted_baseline.choose_configurations(model, items, examples))
         configurations = [choice.configuration for choice in choices]
         tests = bench.test(items, configurations, settings.model).assign(
             method=name,
@@ -158,7 +216,8 @@ def prompt_policies(bench: ConfigurationWorkbench, run: JobRun) -> None:
 
 
 def _collect_examples(bench: ConfigurationWorkbench) -> list[Example]:
-    """For the few-shot prompt: of each kind's first training question the best and the worst of a part of the grid."""
+    """Collect examples for the few-shot prompt: for each kind's first training question the best and the worst of
+    some configurations of the grid."""
     settings = bench.settings
     every_nth = max(1, settings.grid // NUM_EXAMPLES)
     candidates = search.grid(settings.grid)[::every_nth]
@@ -175,7 +234,12 @@ def _collect_examples(bench: ConfigurationWorkbench) -> list[Example]:
 
 
 def choose_at_random(bench: ConfigurationWorkbench, run: JobRun) -> None:
-    """Test a random structure without atoms for every test question."""
+    """Test a random structure without atoms for every test question.
+
+    Args:
+        bench: Agents, questions and rewards.
+        run: The job, which gets the table tests.
+    """
     items = bench.items("test", bench.settings.test_items)
     structures = action_space.structures()
     rng = seeds.rng("configuration", "random", seed=run.seed)
@@ -193,61 +257,75 @@ def choose_at_random(bench: ConfigurationWorkbench, run: JobRun) -> None:
 def optimize_prompts(bench: ConfigurationWorkbench, run: JobRun) -> dict[str, Any]:
     """Optimize prompts for each kind by GEPA and by bootstrapping, and let two agents talk; test all three.
 
+    Args:
+        bench: Agents, questions and rewards.
+        run: The job, which gets the table tests.
+
     Returns:
         The structure and the texts of each method and kind.
     """
-    # imported late: gepa loads more than a second of modules that no other job needs
-    from lib.agent_configuration import gepa_baseline
-
     settings = bench.settings
     tables = []
-    candidates: dict[str, Any] = {}
+    report: dict[str, Any] = {}
     for number, kind in enumerate(KINDS):
         train_items = bench.items("train", settings.search_items, (kind.name,))
         test_items = bench.items("test", settings.test_items, (kind.name,))
         system = bench.system(settings.model)
         structure = prompt_optimizers.select_structure(system, train_items, bench.weights)
-        prompted = PromptedSystem(system, structure, bench.weights)
-        max_episodes = settings.episodes
 
-        # A lab agent obeys hints of the library only, which a rule proposes; others are told what a model writes.
-        reflect = None
-        if bench.backend != "lab":
-            model = bench.open_model(settings.prompted)
-            reflect = gepa_baseline.make_reflection(model, bench.loop, seed=number)
-        by_method = {
-            "gepa": gepa_baseline.optimize_with_gepa(
-                prompted, train_items, bench.select_atoms(kind.name), max_episodes, number, reflect
-            ),
+        # Prompts in this structure
+        prompted = PromptedSystem(system, structure, bench.weights)
+        texts_by_method = {
+            "gepa": _optimize_with_gepa(bench, prompted, train_items, kind.name, number),
             "bootstrap": prompt_optimizers.bootstrap_demonstrations(
-                prompted, train_items, max_episodes, seed=number
+                prompted, train_items, settings.episodes, seed=number
             ),
         }
-        for method, candidate in by_method.items():
-            configuration = prompted.configure(candidate)
-            tests = bench.test(
-                test_items, [configuration] * len(test_items), settings.model, system
-            )
+        for method, texts in texts_by_method.items():
+            configurations = [prompted.configure(texts)] * len(test_items)
+            tests = bench.test(test_items, configurations, settings.model, system)
             tables.append(tests.assign(method=method, seed=0))
-            candidates[f"{method}/{kind.name}"] = candidate
-        candidates[f"structure/{kind.name}"] = WORKFLOWS[structure[0]]
+            report[f"{method}/{kind.name}"] = texts
+        report[f"structure/{kind.name}"] = WORKFLOWS[structure[0]]
 
+        # A conversation in place of any workflow
         conversation = bench.system(settings.model)
         conversation.programs = dict.fromkeys(WORKFLOWS, converse)
-        tests = bench.test(
-            test_items, [CONVERSATION] * len(test_items), settings.model, conversation
-        )
+        configurations = [CONVERSATION] * len(test_items)
+        tests = bench.test(test_items, configurations, settings.model, conversation)
         tables.append(tests.assign(method="conversation", seed=0))
         run.report_progress((number + 1) / len(KINDS))
     run.write_table("tests", pd.concat(tables, ignore_index=True))
-    return candidates
+    return report
+
+
+def _optimize_with_gepa(
+    bench: ConfigurationWorkbench,
+    prompted: PromptedSystem,
+    items: Sequence[Item],
+    kind_name: str,
+    seed: int,
+) -> Candidate:
+    """Evolve the prompts of all agents on training questions of one kind."""
+    # imported late: gepa loads more than a second of modules that no other job needs
+    from lib.agent_configuration import gepa_baseline
+
+    # A lab agent obeys hints of the library only, which a rule proposes; others are told what a model writes.
+    reflect = None
+    if bench.backend != "lab":
+        model = bench.open_model(bench.settings.prompted)
+        reflect = gepa_baseline.make_reflection(model, bench.loop, seed)
+    atoms = bench.select_atoms(kind_name)
+    return gepa_baseline.optimize_with_gepa(
+        prompted, items, atoms, bench.settings.episodes, seed, reflect
+    )
 
 
 # Atoms, and the choices of trained policies ----------------------------------------------------------
 
 
 def try_atoms(bench: ConfigurationWorkbench, run: JobRun) -> None:
-    """Measure what each atom changes; write the table `atoms`."""
+    """Measure what each atom changes, and write the table `atoms`."""
     run.write_table("atoms", atom_effects.measure_atom_effects(bench))
 
 
@@ -255,21 +333,15 @@ def try_policy_choices(bench: ConfigurationWorkbench, run: JobRun) -> None:
     """Try every choice of every trained policy on all test questions of its kind, in both samples.
 
     With the declared set these are what the oracle chooses from: nobody can be above it.
+
+    Args:
+        bench: Agents, questions and rewards.
+        run: The job, which reads the tests of all trainings and gets the table tried.
     """
     settings = bench.settings
-    chosen: dict[str, dict[Configuration, None]] = {kind.name: {} for kind in KINDS}
-    for label in run.settings["inputs"]:
-        path = run.input_folder(label) / "tests.parquet"
-        tests = artifacts.read_parquet(path)
-        own_kind = tests[(tests["only"] == tests["group"]) & (tests["model"] == settings.model)]
-        distinct = own_kind.drop_duplicates(["group", "digest"])
-        for kind, configuration in zip(
-            distinct["group"], read_configurations(distinct), strict=True
-        ):
-            chosen[kind].setdefault(configuration)
-
+    choices_by_kind = _collect_policy_choices(run, settings.model)
     tables = []
-    for number, (kind, configurations) in enumerate(chosen.items()):
+    for number, (kind, configurations) in enumerate(choices_by_kind.items()):
         items = bench.items("test", settings.test_items, (kind,))
         for split in ("test", "again"):
             _, draw = SPLITS[split]
@@ -278,7 +350,29 @@ def try_policy_choices(bench: ConfigurationWorkbench, run: JobRun) -> None:
                 for configuration in configurations
                 for item in items
             ]
-            played = bench.play(settings.model, jobs).drop(columns=["text"])
-            tables.append(played.assign(split=split, set="policies", number=-1))
-        run.report_progress((number + 1) / len(chosen))
+            rows = bench.play(settings.model, jobs).drop(columns=["text"])
+            tables.append(rows.assign(split=split, set="policies", number=-1))
+        run.report_progress((number + 1) / len(choices_by_kind))
     run.write_table("tried", pd.concat(tables, ignore_index=True))
+
+
+def _collect_policy_choices(run: JobRun, model: str) -> dict[str, list[Configuration]]:
+    """The different configurations that trained policies chose for questions of the kind that they learned from.
+
+    Args:
+        run: The job whose inputs are the trainings.
+        model: Name of the agents' model; tests with other agents are left out.
+
+    Returns:
+        Configurations by kind.
+    """
+    # Keys of a dictionary, to have each once and in order.
+    choices_by_kind: dict[str, dict[Configuration, None]] = {kind.name: {} for kind in KINDS}
+    for label in run.settings["inputs"]:
+        tests = artifacts.read_parquet(run.input_folder(label) / "tests.parquet")
+        is_own_kind = tests["only"] == tests["group"]
+        rows = tests[is_own_kind & (tests["model"] == model)]
+        rows = rows.drop_duplicates(["group", "digest"])
+        for kind, configuration in zip(rows["group"], read_configurations(rows), strict=True):
+            choices_by_kind[kind].setdefault(configuration)
+    return {kind: list(configurations) for kind, configurations in choices_by_kind.items()}

@@ -16,16 +16,23 @@ import pandas as pd
 from lib.experiment import seeds
 
 NOISES = (0.0, 0.5, 1.0)
-BUFFERS = 10
-TASK = 5.0  # what being right is paid
+NUM_BUFFERS = 10  # at each noise
+TASK_REWARD = 5.0  # of a correct answer
 
 
 @dataclass(frozen=True)
 class Checked:
-    """tau: the threshold; covered: share of questions with an elite row; outside: the most probability that the
-    refined policy has outside the elite; before, after, fresh: mean reward of the buffer, of the elite as it was paid,
-    and of the refined policy when its choices are paid once more; kept: share of covered questions whose fresh mean
-    reaches tau."""
+    """The theorem's quantities on one buffer of episodes.
+
+    Attributes:
+        tau: The threshold of the elite.
+        covered: Share of questions with an elite episode.
+        outside: The most probability that the refined policy has outside the elite.
+        before: Mean reward of the buffer.
+        after: Mean reward of the elite's episodes as they were.
+        fresh: Mean expected reward of the refined policy's choices when they are tried once more.
+        kept: Share of covered questions whose fresh reward reaches tau.
+    """
 
     tau: float
     covered: float
@@ -36,98 +43,136 @@ class Checked:
     kept: float
 
 
-def refined(
-    questions: np.ndarray, actions: np.ndarray, elite: np.ndarray, shape: tuple[int, int]
+def fit_refined_policy(
+    questions: np.ndarray, actions: np.ndarray, is_elite: np.ndarray, shape: tuple[int, int]
 ) -> np.ndarray:
-    """pi_SFT = n(s, a) / n(s), (questions, actions): what maximum likelihood on the elite gives (lemma 3.1).
+    """Fit the policy that maximises the likelihood of the elite, pi_SFT = n(s, a) / n(s) (lemma 3.1).
 
-    Rows without an elite are all 0. questions, actions: (n,) int of the buffer; elite: (n,) bool.
+    Args:
+        questions: (n,) question of each episode of the buffer.
+        actions: (n,) its configuration.
+        is_elite: (n,) bool.
+        shape: Number of questions and of configurations.
+
+    Returns:
+        (questions, configurations) probabilities; 0 in the rows of questions without an elite episode.
     """
-    counts = np.zeros(shape)
-    np.add.at(counts, (questions[elite], actions[elite]), 1)
-    return np.divide(
-        counts,
-        counts.sum(1, keepdims=True),
-        out=np.zeros(shape),
-        where=counts.sum(1, keepdims=True) > 0,
-    )
+    counts = np.zeros(shape)  # n(s, a)
+    np.add.at(counts, (questions[is_elite], actions[is_elite]), 1)
+    totals = counts.sum(1, keepdims=True)  # n(s)
+    return np.divide(counts, totals, out=np.zeros(shape), where=totals > 0)
 
 
 def check(
-    mean: np.ndarray,
-    correct: np.ndarray,
+    costs: np.ndarray,
+    probability: np.ndarray,
     noise: float,
     share: float,
-    rows: int,
+    num_episodes: int,
     rng: np.random.Generator,
 ) -> Checked:
-    """A buffer of random choices, its elite, and the policy that imitates it.
+    """Check the theorem on a buffer of random choices, their elite, and the policy that imitates it.
 
-    mean: (questions, actions) expected reward without the task's term; correct: the chance to be right. A choice is
-    paid mean + 5 if right, where "right" is drawn anew at every try when noise is 1 and is the rounded chance when it
-    is 0 (in between: drawn for that share of tries). share: of the buffer that is elite; rows: its size.
+    Args:
+        costs: (questions, configurations) expected reward without the task's term.
+        probability: (questions, configurations) probability of a correct answer.
+        noise: Share of tries whose correctness is drawn anew. The others are correct where the probability is .5 or
+            more, so that at noise 0 the reward r(s, a) is one number, as the proof assumes.
+        share: Of the buffer that lies above the threshold.
+        num_episodes: Size of the buffer.
+        rng: Draws the buffer.
+
+    Returns:
+        The quantities of the theorem.
     """
-    shape = mean.shape
-    questions, actions = rng.integers(shape[0], size=rows), rng.integers(shape[1], size=rows)
-    right = _drawn(correct[questions, actions], noise, rng)
-    paid = mean[questions, actions] + TASK * right
-    tau = float(np.quantile(paid, 1 - share))
-    elite = right & (paid >= tau)
-    policy = refined(questions, actions, elite, shape)
-    covered = policy.sum(1) > 0
-    seen = np.zeros(shape, bool)
-    seen[questions[elite], actions[elite]] = True
-    again = (correct >= 0.5) * (1 - noise) + correct * noise
-    fresh = (policy * (mean + TASK * again)).sum(1)[covered]
+    # A buffer of random choices, and its elite
+    num_questions, num_actions = costs.shape
+    questions = rng.integers(num_questions, size=num_episodes)
+    actions = rng.integers(num_actions, size=num_episodes)
+    is_correct = _sample_correctness(probability[questions, actions], noise, rng)
+    rewards = costs[questions, actions] + TASK_REWARD * is_correct
+    tau = float(np.quantile(rewards, 1 - share))
+    is_elite = is_correct & (rewards >= tau)
+
+    # The policy that imitates the elite, and the reward of its choices when they are tried once more
+    policy = fit_refined_policy(questions, actions, is_elite, costs.shape)
+    is_covered = policy.sum(1) > 0  # (questions,)
+    is_in_elite = np.zeros(costs.shape, bool)
+    is_in_elite[questions[is_elite], actions[is_elite]] = True
+    expected_correct = (probability >= 0.5) * (1 - noise) + probability * noise
+    fresh_rewards = (policy * (costs + TASK_REWARD * expected_correct)).sum(1)[is_covered]
     return Checked(
-        tau,
-        float(covered.mean()),
-        float(policy[~seen].max(initial=0.0)),
-        float(paid.mean()),
-        float(paid[elite].mean()),
-        float(fresh.mean()),
-        float((fresh >= tau - 1e-9).mean()),
+        tau=tau,
+        covered=float(is_covered.mean()),
+        outside=float(policy[~is_in_elite].max(initial=0.0)),
+        before=float(rewards.mean()),
+        after=float(rewards[is_elite].mean()),
+        fresh=float(fresh_rewards.mean()),
+        kept=float((fresh_rewards >= tau - 1e-9).mean()),
     )
 
 
-def _drawn(chance: np.ndarray, noise: float, rng: np.random.Generator) -> np.ndarray:
-    """Whether each try is right."""
-    random = rng.random(len(chance)) < noise
-    return np.where(random, rng.random(len(chance)) < chance, chance >= 0.5)
+def _sample_correctness(
+    probability: np.ndarray, noise: float, rng: np.random.Generator
+) -> np.ndarray:
+    """Sample whether each try is correct, (n,) bool: at random in a share `noise` of tries, else by rounding."""
+    is_random = rng.random(len(probability)) < noise
+    sampled = rng.random(len(probability)) < probability
+    return np.where(is_random, sampled, probability >= 0.5)
 
 
-def tried(searched: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    """Of configurations that were tried on test questions: mean reward without the task's term, and chance of being
-    right, (questions, configurations) each. The chance is of few tries, drawn towards the configuration's mean on that
-    kind of question. searched: of `study.Results`."""
-    rows = searched[searched["split"].isin(("test", "again"))]
-    near = rows.groupby(["group", "number"])["correct"].transform("mean")
-    rows = rows.assign(rest=rows["reward"] - TASK * rows["correct"], near=near, tries=1.0)
+def estimate_outcomes(tried: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """Estimate the outcomes of configurations that were tried on test questions.
+
+    Args:
+        tried: As of `experiment.AgentConfigurationResults`, two tries of each.
+
+    Returns:
+        (questions, configurations) mean reward without the task's term, and (questions, configurations) probability of
+        a correct answer. With so few tries, the probability counts the configuration's mean on that kind of question
+        as one try more.
+    """
+    rows = tried[tried["split"].isin(("test", "again"))]
+    mean_of_kind = rows.groupby(["group", "number"])["correct"].transform("mean")
+    rows = rows.assign(
+        rest=rows["reward"] - TASK_REWARD * rows["correct"], near=mean_of_kind, tries=1.0
+    )
     sums = rows.pivot_table(
         index=["group", "prompt"],
         columns="number",
         values=["correct", "tries", "rest", "near"],
         aggfunc="sum",
     )
-    tries = sums["tries"].to_numpy()
-    chance = (sums["correct"].to_numpy() + sums["near"].to_numpy() / tries) / (tries + 1)
-    return sums["rest"].to_numpy() / tries, chance
+    num_tries = sums["tries"].to_numpy()
+    mean_of_kind = sums["near"].to_numpy() / num_tries
+    probability = (sums["correct"].to_numpy() + mean_of_kind) / (num_tries + 1)
+    costs = sums["rest"].to_numpy() / num_tries
+    return costs, probability
 
 
-def checks(searched: pd.DataFrame, share: float, rows: int) -> pd.DataFrame:
-    """`check` at several noises on `BUFFERS` made-up buffers each: noise, seed (of the buffer), item, margin (fresh
-    minus tau), and what `Checked` has. Buffers without an elite, about which the theorem says nothing, are left out."""
-    (mean, chance), out = tried(searched), []
+def checks(tried: pd.DataFrame, share: float, num_episodes: int) -> pd.DataFrame:
+    """Check the theorem at several noises, on NUM_BUFFERS random buffers each.
+
+    Args:
+        tried: As of `experiment.AgentConfigurationResults`.
+        share: Of a buffer that lies above the threshold.
+        num_episodes: Size of a buffer.
+
+    Returns:
+        A row for each buffer with an elite (about others the theorem says nothing): noise, seed (of the buffer), item,
+        margin (fresh minus tau), and the fields of `Checked`.
+    """
+    costs, probability = estimate_outcomes(tried)
+    rows = []
     for noise in NOISES:
-        for seed in range(BUFFERS):
+        for seed in range(NUM_BUFFERS):
             rng = seeds.rng("configuration", "theorem", str(noise), str(seed))
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", RuntimeWarning)  # means of an elite of nobody
-                found = check(mean, chance, noise, share, rows, rng)
-            if found.covered:
-                out.append(
-                    {"noise": noise, "seed": seed, "item": 0, "margin": found.fresh - found.tau}
-                    | asdict(found)
-                )
+                warnings.simplefilter("ignore", RuntimeWarning)  # the mean of an empty elite
+                checked = check(costs, probability, noise, share, num_episodes, rng)
+            if checked.covered:
+                labels = {"noise": noise, "seed": seed, "item": 0}
+                margin = {"margin": checked.fresh - checked.tau}
+                rows.append(labels | margin | asdict(checked))
     columns = ["noise", "seed", "item", "margin", *(field.name for field in fields(Checked))]
-    return pd.DataFrame(out, columns=columns).round(12)
+    return pd.DataFrame(rows, columns=columns).round(12)

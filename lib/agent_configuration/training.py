@@ -18,9 +18,14 @@ import torch
 
 from lib.agent_configuration import action_space, policies, policy_updates
 from lib.agent_configuration.action_space import Configuration
-from lib.agent_configuration.agent_system import ConfiguredQuestion, System, table
+from lib.agent_configuration.agent_system import (
+    ConfiguredAnswer,
+    ConfiguredQuestion,
+    System,
+    make_table,
+)
 from lib.agent_configuration.atoms import Atom, roles
-from lib.agent_configuration.policies import Parts, PromptPolicy, Steps
+from lib.agent_configuration.policies import MultiDiscretePolicy, PromptPolicy, PromptSteps
 from lib.agent_configuration.policy_updates import EpisodeBatch, PolicyTrainer, Rules
 from lib.agent_configuration.questions import kind_of
 from lib.agent_configuration.rewards import Weights
@@ -33,30 +38,38 @@ VERSION = 2  # of trained and refined policies
 
 @dataclass
 class ConfigurationDecisions:
-    """What a policy chose for a batch: configurations, and what is needed to learn from them."""
+    """What a policy chose for n questions.
+
+    Attributes:
+        configurations: One for each question.
+        structures: (n, D) choices of the structure policy, or of a flat one.
+        logp: (n,) their log-probabilities.
+        logp_by_dimension: (n, D) log-probability of each choice.
+        steps: The prompt decisions; None for a flat policy.
+    """
 
     configurations: list[Configuration]
     structures: torch.Tensor
     logp: torch.Tensor
-    part_logp: torch.Tensor
-    steps: Steps | None
+    logp_by_dimension: torch.Tensor
+    steps: PromptSteps | None
 
 
 class ConfigurationPolicy:
     """Chooses a configuration from a state.
 
     Attributes:
-        kind: Of `variants.POLICY_KINDS`.
-        inputs: Numbers of a state.
+        kind: One of `variants.POLICY_KINDS`.
+        num_inputs: Length of the state of a question.
         atoms: The library that it chooses from.
         structure: The structure policy, or a flat one.
-        prompt: The prompt policy; None for flat ones.
+        prompt: The prompt policy; None for a flat one.
     """
 
     def __init__(
         self,
         kind: str,
-        inputs: int,
+        num_inputs: int,
         atoms: Sequence[Atom],
         masked: bool = True,
         seed: int = 0,
@@ -65,82 +78,119 @@ class ConfigurationPolicy:
         """Make a policy with random weights.
 
         Args:
-            kind: Of `variants.POLICY_KINDS`.
-            inputs: Numbers of a state.
+            kind: One of `variants.POLICY_KINDS`.
+            num_inputs: Length of the state of a question.
             atoms: The library that it chooses from.
             masked: Whether the hierarchy masks its structures.
             seed: Of the weights.
             tools: That agents may be given; masks exclude all others.
+
+        Raises:
+            ValueError: There is no such kind.
         """
         if kind not in POLICY_KINDS:
             raise ValueError(f"there is no policy {kind!r}; there are {', '.join(POLICY_KINDS)}")
-        self.kind, self.inputs, self.atoms, self.masked = kind, inputs, list(atoms), masked
-        self.structure: Parts
+        self.kind = kind
+        self.num_inputs = num_inputs
+        self.atoms = list(atoms)
+        self.masked = masked
+        self.structure: MultiDiscretePolicy
         self.prompt: PromptPolicy | None = None
         with torch.random.fork_rng():
             torch.manual_seed(int(seeds.key("configuration", "weights", seed=seed) >> 1))
             if kind == HIERARCHY:
-                self.structure = policies.structure_policy(inputs, masked, tools=tools)
-                self.prompt = PromptPolicy(inputs, roles(atoms))
+                self.structure = policies.make_structure_policy(num_inputs, masked, tools=tools)
+                self.prompt = PromptPolicy(num_inputs, roles(atoms))
             elif kind == BANDIT:
-                self.structure = policies.bandit(inputs, roles(atoms), tools=tools)
+                self.structure = policies.make_bandit_policy(num_inputs, roles(atoms), tools=tools)
             else:
-                self.structure = policies.autoregressive(inputs, roles(atoms), tools=tools)
+                self.structure = policies.make_autoregressive_policy(
+                    num_inputs, roles(atoms), tools=tools
+                )
 
     @torch.no_grad()
     def decide(
         self, states: torch.Tensor, generator: torch.Generator | None = None
     ) -> ConfigurationDecisions:
-        """Choose configurations for states, (n, inputs); without a generator the likeliest."""
-        sampled = self.structure.draw(states, generator)
+        """Choose a configuration for each state.
+
+        Args:
+            states: (n, inputs) of the questions.
+            generator: Of the random numbers; None for the likeliest choices.
+
+        Returns:
+            The decisions.
+        """
+        sampled = self.structure.sample(states, generator)
         structures = sampled.actions
         steps = None
         if self.prompt is None:
-            configurations = [self._read_flat(row) for row in structures.tolist()]
+            configurations = [self._read_flat_action(row) for row in structures.tolist()]
         else:
-            chosen_atoms, steps = self.prompt.draw(states, structures, generator)
-            names = [atom.name for atom in self.atoms]
+            prompts = self.prompt.sample(states, structures, generator)
+            steps = prompts.steps
             configurations = []
-            for row, by_agent in zip(structures.tolist(), chosen_atoms, strict=True):
-                named = tuple(tuple(names[i] for i in agent) for agent in by_agent)
-                configurations.append(Configuration(action_space.repaired(row), named))
+            for structure, atoms in zip(structures.tolist(), prompts.atoms, strict=True):
+                configurations.append(self._make_configuration(structure, atoms))
         return ConfigurationDecisions(
-            configurations, structures, sampled.logp, sampled.part_logp, steps
+            configurations, structures, sampled.logp, sampled.logp_by_dimension, steps
         )
 
-    def _read_flat(self, row: Sequence[int]) -> Configuration:
-        """What a flat action means: an atom that is chosen twice counts once."""
-        num_parts = len(action_space.SIZES)
-        named = []
+    def _make_configuration(
+        self, structure: Sequence[int], atoms: Sequence[Sequence[int]]
+    ) -> Configuration:
+        """The configuration of a structure, with the atoms of each agent by number."""
+        names_by_agent = tuple(
+            tuple(self.atoms[number].name for number in atoms_of_agent) for atoms_of_agent in atoms
+        )
+        return Configuration(action_space.repaired(structure), names_by_agent)
+
+    def _read_flat_action(self, action: Sequence[int]) -> Configuration:
+        """The configuration of a flat action; an atom that is chosen twice counts once."""
+        num_dimensions = len(action_space.SIZES)
+        names_by_agent = []
         for agent in range(len(action_space.AGENTS)):
-            first = num_parts + agent * action_space.MAX_ATOMS
-            slots = row[first : first + action_space.MAX_ATOMS]
-            names = [self.atoms[choice - 1].name for choice in slots if choice]  # 0 is no atom
-            named.append(tuple(dict.fromkeys(names)))
-        return Configuration(action_space.repaired(row[:num_parts]), tuple(named))
+            first = num_dimensions + agent * action_space.MAX_ATOMS
+            choices = action[first : first + action_space.MAX_ATOMS]
+            names = [self.atoms[choice - 1].name for choice in choices if choice]  # 0 is no atom
+            names_by_agent.append(tuple(dict.fromkeys(names)))
+        structure = action_space.repaired(action[:num_dimensions])
+        return Configuration(structure, tuple(names_by_agent))
 
-    def modules(self) -> dict[str, torch.nn.Module]:
-        return {"structure": self.structure} | (
-            {"prompt": self.prompt} if self.prompt is not None else {}
-        )
+    def list_modules(self) -> dict[str, torch.nn.Module]:
+        """The networks by name."""
+        modules: dict[str, torch.nn.Module] = {"structure": self.structure}
+        if self.prompt is not None:
+            modules["prompt"] = self.prompt
+        return modules
 
-    def arrays(self) -> dict[str, np.ndarray]:
-        """All weights, for safetensors."""
-        return {
-            f"{side}.{name}": value.detach().numpy()
-            for side, module in self.modules().items()
-            for name, value in module.state_dict().items()
-        }
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """All weights by name, such as "structure.trunk.0.weight", for safetensors."""
+        arrays = {}
+        for module_name, module in self.list_modules().items():
+            for name, value in module.state_dict().items():
+                arrays[f"{module_name}.{name}"] = value.detach().numpy()
+        return arrays
 
-    def take(self, arrays: Mapping[str, np.ndarray]) -> ConfigurationPolicy:
-        """Weights from `arrays`. Raises KeyError or RuntimeError for those of another policy."""
-        for side, module in self.modules().items():
-            own = {
-                k.removeprefix(f"{side}."): torch.from_numpy(v.copy())
-                for k, v in arrays.items()
-                if k.startswith(side)
-            }
-            module.load_state_dict(own)
+    def load_arrays(self, arrays: Mapping[str, np.ndarray]) -> ConfigurationPolicy:
+        """Take over weights.
+
+        Args:
+            arrays: What `to_arrays` of a policy of this shape returned.
+
+        Returns:
+            This policy.
+
+        Raises:
+            RuntimeError: The weights are those of a policy of another shape.
+        """
+        for module_name, module in self.list_modules().items():
+            prefix = f"{module_name}."
+            weights = {}
+            for name, array in arrays.items():
+                if name.startswith(prefix):
+                    weights[name.removeprefix(prefix)] = torch.from_numpy(array.copy())
+            module.load_state_dict(weights)
         return self
 
 
@@ -149,11 +199,11 @@ class TrainingPlan:
     """How a policy is trained.
 
     Attributes:
-        episodes: In all.
+        episodes: Number of episodes in all.
         batch: Episodes of an update.
         rates: Learning rates of structure and prompt policy.
-        rules: Of the updates.
-        weights: Of the reward.
+        rules: How an update is done.
+        weights: Coefficients of the reward.
         group: Episodes per question; more than 1 only for group-relative advantages.
         draws: How many independent samples of a question there are.
     """
@@ -167,13 +217,20 @@ class TrainingPlan:
     draws: int = 4
 
     @property
-    def updates(self) -> int:
+    def num_updates(self) -> int:
         return max(1, self.episodes // self.batch)
 
 
 @dataclass(frozen=True)
 class PendingBatch:
-    """Questions under the configurations that a policy chose, before their rewards are known."""
+    """Questions under the configurations that a policy chose, before their rewards are known.
+
+    Attributes:
+        states: (n, inputs) of the questions.
+        decisions: What the policy chose.
+        groups: (n,) number of the question.
+        jobs: What the agents are to do.
+    """
 
     states: torch.Tensor
     decisions: ConfigurationDecisions
@@ -186,21 +243,22 @@ class ConfigurationTraining:
     """A policy with its optimisers, its buffer and the questions that it learns from.
 
     A training that goes on after it was killed decides and learns again, which takes moments, and takes its rewards
-    from `played`: no agent is asked twice.
+    from `recorded`: no agent is asked twice.
 
     Attributes:
         policy: What is trained.
         system: The agents.
         items: Questions.
-        states: (items, d), one row per item.
+        states: (items, inputs), one row per item.
         plan: How it is trained.
         seed: Of questions and choices.
-        played: Rows of updates that were played before this training was killed.
+        recorded: Rows of updates that were played before this training was killed.
         name_group: What tables call the group of a question.
-        step: Updates done.
-        buffer: Every batch with its correctness, which the refinements read.
-        rows: What was played, by update.
-        learned: Losses of every update.
+        step: Number of updates so far.
+        batches: The scored episodes of every update, which the refinements read.
+        correct_by_batch: (n,) bool for each batch, whether an answer was correct.
+        rows: Rows of every update, see `agent_system.make_table`.
+        losses_by_update: Losses and entropies of every update.
     """
 
     policy: ConfigurationPolicy
@@ -209,42 +267,50 @@ class ConfigurationTraining:
     states: np.ndarray
     plan: TrainingPlan
     seed: int
-    played: pd.DataFrame | None = None
+    recorded: pd.DataFrame | None = None
     name_group: Callable[[Item], str] = kind_of
     step: int = 0
-    buffer: list[tuple[EpisodeBatch, np.ndarray]] = field(default_factory=list)
+    batches: list[EpisodeBatch] = field(default_factory=list)
+    correct_by_batch: list[np.ndarray] = field(default_factory=list)
     rows: list[pd.DataFrame] = field(default_factory=list)
-    learned: list[dict[str, float]] = field(default_factory=list)
+    losses_by_update: list[dict[str, float]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        has_values = not self.plan.rules.grouped
-        structure, prompt = self.policy.structure, self.policy.prompt
-        inputs = self.policy.inputs
-        if self.plan.rules.stepwise != (self.policy.kind == MDP):
+        rules = self.plan.rules
+        if rules.stepwise != (self.policy.kind == MDP):
             raise ValueError(
-                f"rules.stepwise is {self.plan.rules.stepwise} with a policy of kind {self.policy.kind!r}; set it for "
+                f"rules.stepwise is {rules.stepwise} with a policy of kind {self.policy.kind!r}; set it for "
                 f"{MDP!r} and for no other kind"
             )
-        if self.plan.rules.stepwise:
-            inputs = policy_updates.count_step_inputs(inputs, structure.sizes)
+        structure, prompt = self.policy.structure, self.policy.prompt
         structure_rate, prompt_rate = self.plan.rates
+        has_value = not rules.grouped
+        num_inputs = self.policy.num_inputs
+        if rules.stepwise:
+            num_inputs = policy_updates.count_step_inputs(num_inputs, structure.sizes)
         # Value networks draw their first weights from torch's global generator.
         with torch.random.fork_rng():
             torch.manual_seed(int(seeds.key("configuration", "values", seed=self.seed) >> 1))
-            self.structure = PolicyTrainer.of(structure, inputs, structure_rate, has_values)
-            self.prompt = None
+            self.structure_trainer = PolicyTrainer.create(
+                structure, num_inputs, structure_rate, has_value
+            )
+            self.prompt_trainer = None
             if prompt is not None:
-                self.prompt = PolicyTrainer.of(prompt, prompt.inputs, prompt_rate, has_values)
+                self.prompt_trainer = PolicyTrainer.create(
+                    prompt, prompt.num_inputs, prompt_rate, has_value
+                )
 
     @property
     def is_finished(self) -> bool:
-        return self.step >= self.plan.updates
+        return self.step >= self.plan.num_updates
 
-    def run(self, after: Callable[[ConfigurationTraining], None] = lambda training: None) -> None:
-        """Do all updates that are not done; `after` is called after each."""
+    def run(
+        self, after_update: Callable[[ConfigurationTraining], None] = lambda training: None
+    ) -> None:
+        """Do all updates that are not done; `after_update` is called after each."""
         while not self.is_finished:
             self.update()
-            after(self)
+            after_update(self)
 
     def update(self) -> None:
         """Do one update: choose, play, learn."""
@@ -257,6 +323,7 @@ class ConfigurationTraining:
         num_questions = self.plan.batch // self.plan.group
         item_indices = np.repeat(rng.integers(len(self.items), size=num_questions), self.plan.group)
         draws = rng.integers(self.plan.draws, size=len(item_indices))
+
         states = torch.from_numpy(self.states[item_indices])
         generator = seeds.torch_generator("configuration", "choices", seed=stream)
         decisions = self.policy.decide(states, generator)
@@ -269,11 +336,11 @@ class ConfigurationTraining:
         return PendingBatch(states, decisions, groups, jobs)
 
     def learn(self, pending: PendingBatch, rows: pd.DataFrame) -> None:
-        """Update the policies from what became of a batch.
+        """Update the policies by the rewards of a batch.
 
         Args:
             pending: What `choose` returned.
-            rows: The row of each of its jobs, as of `agent_system.table`.
+            rows: The row of each of its jobs, see `agent_system.make_table`.
         """
         rewards = torch.from_numpy(rows["reward"].to_numpy(np.float32))
         decisions = pending.decisions
@@ -284,70 +351,87 @@ class ConfigurationTraining:
             decisions.steps,
             rewards,
             pending.groups,
-            part_logp=decisions.part_logp,
+            logp_by_dimension=decisions.logp_by_dimension,
         )
         self.rows.append(rows)
         # An episode of which the infrastructure lost a turn has no reward (nan), so nothing is learned from it.
         is_scored = ~rows["reward"].isna().to_numpy()
         batch = batch.select(torch.from_numpy(np.flatnonzero(is_scored)))
-        self.buffer.append((batch, rows["correct"].to_numpy()[is_scored] == 1.0))
+        self.batches.append(batch)
+        self.correct_by_batch.append(rows["correct"].to_numpy()[is_scored] == 1.0)
         losses_of_update = {}
         if len(batch):
             losses_of_update = policy_updates.update(
-                self.structure, self.prompt, batch, self.plan.rules
+                self.structure_trainer, self.prompt_trainer, batch, self.plan.rules
             )
-        self.learned.append({"step": self.step} | losses_of_update)
+        self.losses_by_update.append({"step": self.step} | losses_of_update)
         self.step += 1
 
-    def find_played(self, jobs: Sequence[ConfiguredQuestion]) -> pd.DataFrame | None:
-        """The rows of the next update where it was played before this training was killed; None otherwise."""
-        if self.played is None:
+    def find_recorded_rows(self, jobs: Sequence[ConfiguredQuestion]) -> pd.DataFrame | None:
+        """Find the rows of the next update, if it was played before this training was killed.
+
+        Args:
+            jobs: What the policy chose for this update.
+
+        Returns:
+            The row of each job; None where nothing, or something else, was played.
+        """
+        if self.recorded is None:
             return None
-        recorded = self.played[self.played["step"] == self.step].reset_index(drop=True)
-        expected = [[job.item.prompt, job.configuration.digest] for job in jobs]
-        is_same = recorded[["prompt", "digest"]].to_numpy().tolist() == expected
-        return recorded if is_same else None
+        rows = self.recorded[self.recorded["step"] == self.step].reset_index(drop=True)
+        jobs_of_rows = rows[["prompt", "digest"]].to_numpy().tolist()
+        expected_jobs = [[job.item.prompt, job.configuration.digest] for job in jobs]
+        return rows if jobs_of_rows == expected_jobs else None
 
 
 def train_side_by_side(
     trainings: Sequence[ConfigurationTraining],
-    after: Callable[[], None] = lambda: None,
+    after_update: Callable[[], None] = lambda: None,
     num_updates: int | None = None,
 ) -> None:
     """Train several policies in step, with the episodes of all of them under way together.
 
     Args:
-        trainings: Of one agent system. What each learns does not depend on the others.
-        after: Called after every update of all.
+        trainings: With one agent system. What each learns does not depend on the others.
+        after_update: Called after every update of all.
         num_updates: How many; None for all that are not done.
     """
-    updates_done = 0
-    while updates_done != num_updates:
+    num_finished_updates = 0
+    while num_finished_updates != num_updates:
         unfinished = [training for training in trainings if not training.is_finished]
         if not unfinished:
             return
         pending_batches = [training.choose() for training in unfinished]
 
-        # Play what was not played yet, all at once.
-        recorded = [
-            training.find_played(pending.jobs)
+        # Play what was not played before, all at once.
+        recorded_rows = [
+            training.find_recorded_rows(pending.jobs)
             for training, pending in zip(unfinished, pending_batches, strict=True)
         ]
-        open_jobs: list[ConfiguredQuestion] = []
-        for pending, rows in zip(pending_batches, recorded, strict=True):
+        new_jobs: list[ConfiguredQuestion] = []
+        for pending, rows in zip(pending_batches, recorded_rows, strict=True):
             if rows is None:
-                open_jobs += pending.jobs
-        outcomes = iter(unfinished[0].system.run(open_jobs) if open_jobs else [])
+                new_jobs += pending.jobs
+        outcomes = iter(unfinished[0].system.run(new_jobs) if new_jobs else [])
 
-        for training, pending, rows in zip(unfinished, pending_batches, recorded, strict=True):
+        for training, pending, rows in zip(unfinished, pending_batches, recorded_rows, strict=True):
             if rows is None:
-                own_outcomes = [next(outcomes) for _ in pending.jobs]
-                rewards = training.system.rewards(pending.jobs, own_outcomes, training.plan.weights)
-                rows = table(pending.jobs, own_outcomes, rewards, training.name_group)
-                rows = rows.drop(columns=["text", "answer"]).assign(step=training.step)
+                outcomes_of_batch = [next(outcomes) for _ in pending.jobs]
+                rows = _make_rows(training, pending, outcomes_of_batch)
             training.learn(pending, rows)
-        after()
-        updates_done += 1
+        after_update()
+        num_finished_updates += 1
+
+
+def _make_rows(
+    training: ConfigurationTraining,
+    pending: PendingBatch,
+    outcomes: Sequence[ConfiguredAnswer],
+) -> pd.DataFrame:
+    """The rows of an update with the rewards of its outcomes, without texts."""
+    rewards = training.system.compute_rewards(pending.jobs, outcomes, training.plan.weights)
+    rows = make_table(pending.jobs, outcomes, rewards, training.name_group)
+    return rows.drop(columns=["text", "answer"]).assign(step=training.step)
 
 
 # Refinements ---------------------------------------------------------------------------------------
@@ -355,7 +439,19 @@ def train_side_by_side(
 
 @dataclass(frozen=True)
 class Refining:
-    """How a policy is refined (ARC, appendix F for SFT, appendix H for DPO). share: of the buffer that is elite."""
+    """How a policy is refined (ARC, appendix F for SFT, appendix H for DPO).
+
+    Attributes:
+        share: Of all episodes that lie above the elite's threshold (SFT).
+        epochs: Passes over the data.
+        batch: Decisions or pairs of a step.
+        rates: Learning rates of structure and prompt policy.
+        entropy: Weight of the entropy bonus.
+        max_grad_norm: Gradients are clipped to this norm.
+        beta: Temperature of DPO.
+        good: The least reward of a better episode of a pair (DPO).
+        bad: The largest reward of a worse one.
+    """
 
     share: float = 0.3
     epochs: int = 3
@@ -371,126 +467,158 @@ class Refining:
 def refine(
     training: ConfigurationTraining, refining: Refining, seed: int
 ) -> tuple[ConfigurationPolicy, dict[str, float]]:
-    """SFT of structure and prompt policy, each on its own decisions of the elite; masks stay (ARC, 3.3).
+    """Fine-tune a copy of a trained policy on its elite episodes (SFT; ARC, 3.3).
 
-    Returns another policy, and the threshold, the elite's size and its mean reward.
+    Structure and prompt policy learn from their own decisions, with the masks of the training.
+
+    Args:
+        training: The policy with its episodes.
+        refining: How it is done.
+        seed: Of the order of the decisions.
+
+    Returns:
+        The fine-tuned copy, and tau (the elite's threshold), elite (its size) and reward (its mean).
     """
-    policy = _copied(training.policy)
-    rewards, correct = _told(training)
-    chosen, tau = policy_updates.elite(correct, rewards, refining.share)
-    about = {
+    policy = deepcopy(training.policy)
+    episodes = policy_updates.concatenate_batches(training.batches)
+    rewards = episodes.rewards.numpy()
+    correct = np.concatenate(training.correct_by_batch)
+    is_elite, tau = policy_updates.elite(correct, rewards, refining.share)
+    report = {
         "tau": tau,
-        "elite": int(chosen.sum()),
-        "reward": float(rewards[chosen].mean()) if chosen.any() else 0.0,
+        "elite": int(is_elite.sum()),
+        "reward": float(rewards[is_elite].mean()) if is_elite.any() else 0.0,
     }
-    if not chosen.any():
-        return policy, about
-    whole = policy_updates.joined([batch for batch, _ in training.buffer])
-    rows = torch.from_numpy(np.flatnonzero(chosen))
-    side = PolicyTrainer.of(policy.structure, policy.inputs, refining.rates[0], valued=False)
-    _epochs(
-        side,
-        len(rows),
-        refining,
-        seed,
-        lambda at: (whole.states[rows[at]], whole.structures[rows[at]]),
+    if not is_elite.any():
+        return policy, report
+    structure_rate, prompt_rate = refining.rates
+
+    # Structures
+    rows = torch.from_numpy(np.flatnonzero(is_elite))
+    trainer = PolicyTrainer.create(
+        policy.structure, policy.num_inputs, structure_rate, has_value=False
     )
-    if policy.prompt is not None and whole.steps is not None:
-        steps = whole.steps.rows(torch.from_numpy(chosen)[whole.steps.episode])
-        prompt = PolicyTrainer.of(
-            policy.prompt, policy.prompt.inputs, refining.rates[1], valued=False
-        )
-        _epochs(prompt, len(steps.actions), refining, seed + 1, lambda at: (steps.rows(at),))
-    return policy, about
-
-
-def _epochs(
-    side: PolicyTrainer,
-    n: int,
-    refining: Refining,
-    seed: int,
-    judged: Callable[[torch.Tensor], tuple],
-) -> None:
-    for epoch in range(refining.epochs):
-        order = seeds.rng("configuration", "sft", epoch, seed=seed).permutation(n)
-        parts = [
-            torch.from_numpy(order[at : at + refining.batch]) for at in range(0, n, refining.batch)
+    for batches in _split_into_batches(len(rows), refining, seed):
+        arguments = [
+            (episodes.states[rows[batch]], episodes.structures[rows[batch]]) for batch in batches
         ]
-        policy_updates.imitate(
-            side, [judged(part) for part in parts], refining.entropy, refining.max_grad_norm
+        policy_updates.imitate(trainer, arguments, refining.entropy, refining.max_grad_norm)
+
+    # Prompts
+    if policy.prompt is not None and episodes.steps is not None:
+        is_step_of_elite = torch.from_numpy(is_elite)[episodes.steps.episode]
+        steps = episodes.steps.select(is_step_of_elite)
+        trainer = PolicyTrainer.create(
+            policy.prompt, policy.prompt.num_inputs, prompt_rate, has_value=False
         )
+        for batches in _split_into_batches(len(steps), refining, seed + 1):
+            arguments = [(steps.select(batch),) for batch in batches]
+            policy_updates.imitate(trainer, arguments, refining.entropy, refining.max_grad_norm)
+    return policy, report
 
 
-def pairs(training: ConfigurationTraining, refining: Refining) -> np.ndarray:
-    """(pairs, 2) rows of the buffer: of one question, a right one paid `good` or more and a wrong one `bad` or less."""
-    rewards, correct = _told(training)
-    played = pd.concat(training.rows, ignore_index=True)
-    keys = played.loc[played["reward"].notna(), "prompt"].to_numpy()
-    better, worse = correct & (rewards >= refining.good), ~correct & (rewards <= refining.bad)
-    found = [
-        (i, j)
-        for key in dict.fromkeys(keys[better].tolist())
-        for i, j in zip(
-            np.flatnonzero(better & (keys == key)),
-            np.flatnonzero(worse & (keys == key)),
-            strict=False,
+def _split_into_batches(num_rows: int, refining: Refining, seed: int) -> list[list[torch.Tensor]]:
+    """For each epoch its batches: indices of rows, in a random order."""
+    batches_by_epoch = []
+    for epoch in range(refining.epochs):
+        order = seeds.rng("configuration", "sft", epoch, seed=seed).permutation(num_rows)
+        batches_by_epoch.append(
+            [
+                torch.from_numpy(order[first : first + refining.batch])
+                for first in range(0, num_rows, refining.batch)
+            ]
         )
-    ]
-    return np.array(found, dtype=int).reshape(-1, 2)
+    return batches_by_epoch
+
+
+def find_pairs(training: ConfigurationTraining, refining: Refining) -> np.ndarray:
+    """Find pairs of episodes on one question for DPO: a correct one with a high reward, and a wrong one with a low one.
+
+    Args:
+        training: With its episodes.
+        refining: Has the bounds of both rewards.
+
+    Returns:
+        (pairs, 2) numbers of the better and the worse episode. Each episode is in one pair at most.
+    """
+    rewards = np.concatenate([batch.rewards.numpy() for batch in training.batches])
+    correct = np.concatenate(training.correct_by_batch)
+    rows = pd.concat(training.rows, ignore_index=True)
+    prompts = rows.loc[rows["reward"].notna(), "prompt"].to_numpy()  # of the scored episodes
+    is_better = correct & (rewards >= refining.good)
+    is_worse = ~correct & (rewards <= refining.bad)
+    pairs = []
+    for prompt in dict.fromkeys(prompts[is_better].tolist()):
+        better = np.flatnonzero(is_better & (prompts == prompt))
+        worse = np.flatnonzero(is_worse & (prompts == prompt))
+        pairs += zip(better, worse, strict=False)
+    return np.array(pairs, dtype=int).reshape(-1, 2)
 
 
 def prefer_better(
     training: ConfigurationTraining, refining: Refining, seed: int
 ) -> tuple[ConfigurationPolicy, dict[str, float]]:
-    """DPO from the trained policy, on pairs of its buffer (ARC, appendix H). Returns another policy, and the pairs."""
-    policy, matched = _copied(training.policy), pairs(training, refining)
-    if not len(matched):
+    """Refine a copy of a trained policy by DPO on pairs of its episodes (ARC, appendix H).
+
+    Args:
+        training: The policy with its episodes.
+        refining: How it is done.
+        seed: Of the order of the pairs.
+
+    Returns:
+        The refined copy, and pairs (their number).
+    """
+    policy = deepcopy(training.policy)
+    pairs = find_pairs(training, refining)
+    if not len(pairs):
         return policy, {"pairs": 0}
-    whole = policy_updates.joined([batch for batch, _ in training.buffer])
-    sides = [PolicyTrainer.of(policy.structure, policy.inputs, refining.rates[0], valued=False)]
+    episodes = policy_updates.concatenate_batches(training.batches)
+    structure_rate, prompt_rate = refining.rates
+    trainers = [
+        PolicyTrainer.create(policy.structure, policy.num_inputs, structure_rate, has_value=False)
+    ]
     if policy.prompt is not None:
-        sides.append(
-            PolicyTrainer.of(policy.prompt, policy.prompt.inputs, refining.rates[1], valued=False)
-        )
-    with torch.no_grad():
-        start, _ = _judged(policy, whole)
-    for epoch in range(refining.epochs):
-        order = seeds.rng("configuration", "dpo", epoch, seed=seed).permutation(len(matched))
-        for at in range(0, len(order), refining.batch):
-            rows = torch.from_numpy(matched[order[at : at + refining.batch]])
-            now, spread = _judged(policy, whole)
-            lost = policy_updates.prefer(
-                now[rows[:, 0]],
-                now[rows[:, 1]],
-                start[rows[:, 0]],
-                start[rows[:, 1]],
-                refining.beta,
+        trainers.append(
+            PolicyTrainer.create(
+                policy.prompt, policy.prompt.num_inputs, prompt_rate, has_value=False
             )
-            loss = lost - refining.entropy * spread
-            for side in sides:
-                side.optimizer.zero_grad()
+        )
+
+    with torch.no_grad():
+        start_logp, _ = _evaluate_episodes(policy, episodes)
+    for epoch in range(refining.epochs):
+        order = seeds.rng("configuration", "dpo", epoch, seed=seed).permutation(len(pairs))
+        for first in range(0, len(order), refining.batch):
+            batch = torch.from_numpy(pairs[order[first : first + refining.batch]])
+            better, worse = batch[:, 0], batch[:, 1]
+            logp, mean_entropy = _evaluate_episodes(policy, episodes)
+            dpo_loss = policy_updates.compute_dpo_loss(
+                logp[better], logp[worse], start_logp[better], start_logp[worse], refining.beta
+            )
+            loss = dpo_loss - refining.entropy * mean_entropy
+
+            # One loss for both policies, gradients clipped for each by itself
+            for trainer in trainers:
+                trainer.optimizer.zero_grad()
             loss.backward()
-            for side in sides:
-                torch.nn.utils.clip_grad_norm_(side.policy.parameters(), refining.max_grad_norm)
-                side.optimizer.step()
-    return policy, {"pairs": len(matched)}
+            for trainer in trainers:
+                weights = trainer.policy.parameters()
+                torch.nn.utils.clip_grad_norm_(weights, refining.max_grad_norm)
+                trainer.optimizer.step()
+    return policy, {"pairs": len(pairs)}
 
 
-def _judged(policy: ConfigurationPolicy, whole: EpisodeBatch) -> tuple[torch.Tensor, torch.Tensor]:
-    """Log-probability of every episode's decisions, (n,), and the mean entropy."""
-    logp, spread = policy.structure.judge(whole.states, whole.structures)
-    if policy.prompt is None or whole.steps is None:
-        return logp, spread.mean()
-    later, more = policy.prompt.judge(whole.steps)
-    return logp + policy_updates.summed(later, whole.steps, len(whole)), spread.mean() + more.mean()
+def _evaluate_episodes(
+    policy: ConfigurationPolicy, episodes: EpisodeBatch
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Evaluate all decisions of each episode together.
 
-
-def _copied(policy: ConfigurationPolicy) -> ConfigurationPolicy:
-    twin = deepcopy(policy)
-    return twin.take({name: value.copy() for name, value in policy.arrays().items()})
-
-
-def _told(training: ConfigurationTraining) -> tuple[np.ndarray, np.ndarray]:
-    """Rewards and correctness of the whole buffer, (n,) each."""
-    rewards = np.concatenate([batch.rewards.numpy() for batch, _ in training.buffer])
-    return rewards, np.concatenate([correct for _, correct in training.buffer]).astype(bool)
+    Returns:
+        (n,) log-probability of each episode's structure and prompts, and the mean entropy of a decision, a scalar.
+    """
+    logp, entropy = policy.structure.evaluate_actions(episodes.states, episodes.structures)
+    if policy.prompt is None or episodes.steps is None:
+        return logp, entropy.mean()
+    step_logp, step_entropy = policy.prompt.evaluate_actions(episodes.steps)
+    prompt_logp = policy_updates.sum_over_steps(step_logp, episodes.steps, len(episodes))
+    return logp + prompt_logp, entropy.mean() + step_entropy.mean()

@@ -30,7 +30,15 @@ _FRACTION_TRAINING = 0.85  # of a job's time
 
 
 def make_plan(settings: ConfigurationSettings, variant: ConfigurationVariant) -> TrainingPlan:
-    """How a variant is trained: PPO by appendix F, GRPO by appendix H."""
+    """How a variant is trained: PPO by appendix F of ARC, GRPO by appendix H.
+
+    Args:
+        settings: Of the lesson.
+        variant: What is trained.
+
+    Returns:
+        The plan.
+    """
     section = settings.grpo if variant.grouped else settings.ppo
     gamma = section.gamma if variant.gamma is None else variant.gamma
     rules = Rules(
@@ -48,7 +56,13 @@ def make_plan(settings: ConfigurationSettings, variant: ConfigurationVariant) ->
         weights = Weights(alpha=weights.alpha, beta_s=0.0, beta_t=0.0, eta=0.0)
     rates = (section.structure_rate, section.prompt_rate)
     return TrainingPlan(
-        settings.episodes, section.batch, rates, rules, weights, section.group, settings.draws
+        episodes=settings.episodes,
+        batch=section.batch,
+        rates=rates,
+        rules=rules,
+        weights=weights,
+        group=section.group,
+        draws=settings.draws,
     )
 
 
@@ -60,10 +74,14 @@ def make_refining(settings: ConfigurationSettings, section_name: str) -> Refinin
 
 
 def run_training(bench: ConfigurationWorkbench, run: JobRun) -> dict[str, Any]:
-    """Train a variant on every kind of question, refine each policy, and test what came of it.
+    """Train a variant on every kind of question, refine each policy, and test all policies.
 
     Writes the tables rollouts, learning and tests (column `only`: the kind that a policy learned from) and the weights
     of every policy. A job that was killed takes the rewards of its rollouts from the file.
+
+    Args:
+        bench: Agents, questions and rewards.
+        run: The job, with variant and seed.
 
     Returns:
         What SFT and DPO started from, by kind.
@@ -83,16 +101,16 @@ def run_training(bench: ConfigurationWorkbench, run: JobRun) -> dict[str, Any]:
         policy = ConfigurationPolicy(
             variant.kind, states.shape[1], bench.select_atoms(kind.name), variant.masked, run.seed
         )
-        played = None if recorded is None else recorded[recorded["only"] == kind.name]
+        recorded_of_kind = None if recorded is None else recorded[recorded["only"] == kind.name]
         trainings[kind.name] = ConfigurationTraining(
-            policy, system, items, states, plan, run.seed, played
+            policy, system, items, states, plan, run.seed, recorded_of_kind
         )
 
     # Train them side by side
     def save_progress() -> None:
         step = next(iter(trainings.values())).step
-        run.report_progress(_FRACTION_TRAINING * step / plan.updates)
-        if step % run.context.save_every == 0 or step == plan.updates:
+        run.report_progress(_FRACTION_TRAINING * step / plan.num_updates)
+        if step % run.context.save_every == 0 or step == plan.num_updates:
             artifacts.write_parquet(path, _stack_rollouts(trainings))
 
     train_side_by_side(list(trainings.values()), save_progress)
@@ -102,11 +120,11 @@ def run_training(bench: ConfigurationWorkbench, run: JobRun) -> dict[str, Any]:
     learning = []
     reports: dict[str, Any] = {}
     for kind_name, training in trainings.items():
-        learning.append(pd.DataFrame(training.learned).assign(only=kind_name))
+        learning.append(pd.DataFrame(training.losses_by_update).assign(only=kind_name))
         refined, reports[kind_name] = _refine(training, settings, variant, run.seed)
         for name, policy in refined.items():
             weights_path = run.folder / f"{name}-{kind_name}.safetensors"
-            artifacts.write_tensors(weights_path, policy.arrays())
+            artifacts.write_tensors(weights_path, policy.to_arrays())
             tests += _test_policy(bench, policy, name, variant, kind_name, run.seed)
     run.write_table("learning", pd.concat(learning, ignore_index=True))
     run.write_table("tests", pd.concat(tests, ignore_index=True))
@@ -114,6 +132,7 @@ def run_training(bench: ConfigurationWorkbench, run: JobRun) -> dict[str, Any]:
 
 
 def _stack_rollouts(trainings: dict[str, ConfigurationTraining]) -> pd.DataFrame:
+    """The episodes of all trainings so far, with the kind that each training learns from."""
     tables = []
     for kind_name, training in trainings.items():
         tables.append(pd.concat(training.rows, ignore_index=True).assign(only=kind_name))
@@ -126,7 +145,11 @@ def _refine(
     variant: ConfigurationVariant,
     seed: int,
 ) -> tuple[dict[str, ConfigurationPolicy], dict[str, Any]]:
-    """The policies that a training leaves by method, and what the refinements started from."""
+    """Refine a trained policy as its variant asks for.
+
+    Returns:
+        The policies by the name of their method, the unrefined one among them, and the report of each refinement.
+    """
     reports = {}
     refined, reports["sft"] = refine(training, make_refining(settings, "sft"), seed)
     by_method = {f"{variant.name}{NO_SFT}": training.policy, variant.name: refined}
@@ -144,15 +167,30 @@ def _test_policy(
     kind_name: str,
     seed: int,
 ) -> list[pd.DataFrame]:
-    """Test the likeliest choices of a policy on its own kind; ARC's also on the others and with larger agents."""
+    """Test the likeliest choices of a policy on its own kind; ARC's also on the others and with larger agents.
+
+    Args:
+        bench: Agents, questions and rewards.
+        policy: Whose choices are tested.
+        name: Of its method.
+        variant: What was trained.
+        kind_name: The kind of question that it learned from.
+        seed: Of the training.
+
+    Returns:
+        A table of test rows for each model of the agents.
+    """
     settings = bench.settings
-    is_main_policy = name == variant.name and variant.tested_everywhere
-    kinds = () if is_main_policy else (kind_name,)
-    models = (settings.model, settings.larger) if is_main_policy else (settings.model,)
+    is_tested_everywhere = name == variant.name and variant.tested_everywhere
+    models = [settings.model]
+    if is_tested_everywhere:
+        models.append(settings.larger)
     tables = []
     for model in models:
-        tested_kinds = kinds if model == settings.model else (kind_name,)
-        items = bench.items("test", settings.test_items, tested_kinds)
+        kinds = (kind_name,)
+        if is_tested_everywhere and model == settings.model:
+            kinds = ()  # all of them
+        items = bench.items("test", settings.test_items, kinds)
         states = torch.from_numpy(bench.states(items))
         configurations = policy.decide(states).configurations
         tests = bench.test(items, configurations, model)

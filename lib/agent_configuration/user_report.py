@@ -100,7 +100,7 @@ def find_reward_range(weights: Weights, training: UserTraining) -> Range:
     most_allocated = 2 * len(training.inputs.tools)
     # Each call of an agent writes at most the largest of all budgets.
     largest_budget = max(max(tiers) for tiers in training.inputs.budgets)
-    most_tokens = most_steps * largest_budget / training.system.most
+    most_tokens = most_steps * largest_budget / training.system.max_tokens
     low = (
         -weights.beta_s * most_steps
         - weights.beta_t * most_tokens

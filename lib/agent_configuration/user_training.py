@@ -210,7 +210,7 @@ class UserTraining:
         """Do all updates, then refine the policies; whoever stops it loses no update that was played."""
         started = time.monotonic()
         trainings = list(self.trainings.values())
-        num_updates = trainings[0].plan.updates
+        num_updates = trainings[0].plan.num_updates
         save_every = self.inputs.settings.save_every
         num_recorded = self._count_recorded_updates()
 
@@ -247,7 +247,7 @@ class UserTraining:
         """Updates that earlier calls have played for every training."""
         counts = []
         for training in self.trainings.values():
-            counts.append(0 if training.played is None else training.played["step"].nunique())
+            counts.append(0 if training.recorded is None else training.recorded["step"].nunique())
         return min(counts)
 
     def _save_rollouts(self) -> None:
@@ -268,7 +268,7 @@ class UserTraining:
         measures = [name for name in MEASURES if name in own_rollouts]
         means = own_rollouts.groupby("step")[[*measures, "tokens_out"]].mean()
         losses = pd.concat(
-            pd.DataFrame(training.learned)
+            pd.DataFrame(training.losses_by_update)
             for (name, _), training in self.trainings.items()
             if name == ARC.name
         )

@@ -14,7 +14,7 @@ import pandas as pd
 from lib.agent_configuration import encoders, questions, sources
 from lib.agent_configuration.action_space import AGENTS, Configuration
 from lib.agent_configuration.agent_models import AgentModel, ChatAgentModel, LabAgentModel
-from lib.agent_configuration.agent_system import ConfiguredQuestion, System, table
+from lib.agent_configuration.agent_system import ConfiguredQuestion, System, make_table
 from lib.agent_configuration.atoms import Atom, library, prompts, select_atoms
 from lib.agent_configuration.error_taxonomy import classify
 from lib.agent_configuration.questions import KINDS
@@ -51,7 +51,7 @@ def make_context(
     return replace(context, inputs={"atoms": str(ROOT / settings.atoms)})
 
 
-def toolbox(sandbox: Sandbox) -> dict[str, Tool]:
+def make_toolbox(sandbox: Sandbox) -> dict[str, Tool]:
     """The four tools, over the two sources of facts that questions are about."""
     tools = (
         calculator(),
@@ -69,8 +69,11 @@ class ConfigurationWorkbench:
         self, settings: ConfigurationSettings, context: RunContext, tools: Mapping[str, Tool]
     ) -> None:
         """Raises ParamsError for a library of atoms that is none."""
-        self.settings, self.context, self.tools = settings, context, tools
-        self.models, self.atoms_file = context.models, context.inputs["atoms"]
+        self.settings = settings
+        self.context = context
+        self.tools = tools
+        self.models = context.models
+        self.atoms_file = context.inputs["atoms"]
         self.backend = context.llm.models[settings.model].backend
         self.atoms: list[Atom] = select_atoms(library(self.atoms_file), self.backend)
         self.weights = Weights(**settings.reward.model_dump())
@@ -78,7 +81,7 @@ class ConfigurationWorkbench:
         self._opened: dict[str, ChatModels] = {}
 
     def open_model(self, name: str) -> ChatModel:
-        """A model of llm.models; it stays open until `close`."""
+        """Open a model of llm.models, by its name; it stays open until `close`."""
         if name not in self._opened:
             context = self.context
             self._opened[name] = open_models(
@@ -123,18 +126,33 @@ class ConfigurationWorkbench:
         return ChatAgentModel(self.open_model(name), temperature, 1 / HOSTED_TOKENS_PER_SECOND)
 
     def items(self, split: str, n: int, kinds: Sequence[str] = ()) -> list[Item]:
-        """n questions of each kind, kind by kind."""
-        wanted = kinds or [kind.name for kind in KINDS]
-        return [item for kind in wanted for item in questions.questions(kind, split, n)]
+        """Draw questions, kind by kind.
+
+        Args:
+            split: train, dev or test.
+            n: Number of questions of each kind.
+            kinds: Names of the kinds; () for all.
+
+        Returns:
+            The same questions whenever the arguments are the same.
+        """
+        items: list[Item] = []
+        for kind in kinds or [kind.name for kind in KINDS]:
+            items += questions.questions(kind, split, n)
+        return items
 
     def states(self, items: Sequence[Item]) -> np.ndarray:
+        """What policies read of questions, (n, inputs)."""
         return encoders.states([item.prompt for item in items], self.phi)
 
     def atom_names(self, kind: str = "") -> list[list[str]]:
-        """Names of the atoms that each agent may be told.
+        """List the names of the atoms that each agent may be told.
 
         Args:
             kind: The kind of question; "" for the atoms that fit every kind.
+
+        Returns:
+            A list of names for each of the three agents.
         """
         if kind:
             atoms = self.select_atoms(kind)
@@ -147,10 +165,18 @@ class ConfigurationWorkbench:
         return select_atoms(self.atoms, self.backend, kind)
 
     def play(self, model: str, jobs: Sequence[ConfiguredQuestion]) -> pd.DataFrame:
-        """Play questions under configurations: a row for each, as of `agent_system.table`."""
+        """Let agents answer questions under configurations.
+
+        Args:
+            model: Name in llm.models of the agents' model.
+            jobs: The questions with their configurations.
+
+        Returns:
+            A row for each, see `agent_system.make_table`.
+        """
         agents = self.system(model)
         outcomes = agents.run(jobs)
-        return table(jobs, outcomes, agents.rewards(jobs, outcomes, self.weights))
+        return make_table(jobs, outcomes, agents.compute_rewards(jobs, outcomes, self.weights))
 
     def test(
         self,
@@ -163,12 +189,12 @@ class ConfigurationWorkbench:
 
         Args:
             items: The questions.
-            configurations: Of each question.
-            model: Of the agents, a name of llm.models.
-            agents: The agents, where they are not those of `system`.
+            configurations: One for each question.
+            model: Name in llm.models of the agents' model.
+            agents: The agents; None for those that `system` makes of the model.
 
         Returns:
-            Rows as of `agent_system.table`, with `error`: the kind of error of a wrong answer, else "".
+            Rows of `agent_system.make_table`, with model, and error: the kind of error of a wrong answer, else "".
         """
         agents = agents or self.system(model)
         jobs = [
@@ -180,23 +206,26 @@ class ConfigurationWorkbench:
         for job, outcome in zip(jobs, outcomes, strict=True):
             is_wrong = not outcome.correct and not outcome.lost_calls
             errors.append(classify(job.item, job.configuration, outcome) if is_wrong else "")
-        rewards = agents.rewards(jobs, outcomes, self.weights)
-        return table(jobs, outcomes, rewards).assign(error=errors, model=model)
+        rewards = agents.compute_rewards(jobs, outcomes, self.weights)
+        return make_table(jobs, outcomes, rewards).assign(error=errors, model=model)
 
 
 @contextmanager
-def opened_place(
+def open_workbench(
     context: RunContext, settings: ConfigurationSettings
 ) -> Iterator[ConfigurationWorkbench]:
-    """The agents of the settings, and their tools, at work.
+    """Open the agents of the settings and their tools; they are closed at the end.
 
     Args:
         context: See `make_context`.
         settings: The section `configuration`, whole or with the fields that a job was handed.
+
+    Yields:
+        The workbench.
     """
     with Sandbox() as sandbox:
-        place = ConfigurationWorkbench(settings, context, toolbox(sandbox))
+        bench = ConfigurationWorkbench(settings, context, make_toolbox(sandbox))
         try:
-            yield place
+            yield bench
         finally:
-            place.close()
+            bench.close()

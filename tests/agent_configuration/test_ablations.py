@@ -52,7 +52,7 @@ def asked(monkeypatch):
         ]
         return pd.DataFrame(rows)
 
-    monkeypatch.setattr(experiment, "trained", trained)
+    monkeypatch.setattr(experiment, "train_policies", trained)
     return told
 
 

@@ -160,7 +160,7 @@ def test_price_and_backend_are_those_of_the_model():
 def test_a_failure_of_a_chat_model_does_not_end_an_episode_and_is_told_by_name(kind):
     agents = team(ChatAgentModel(StubModel(Failure(kind)), 0.0, 0.0), (0, 1, 0, 0, 0, 0))
     last = asyncio.run(direct(agents, "3 + 4 = ?"))
-    assert agents.spent.failures == [kind] and last.answer is None and last.whole == "nothing"
+    assert agents.usage.failures == [kind] and last.answer is None and last.whole == "nothing"
 
 
 def test_a_chat_model_is_told_the_rule_of_a_chain_and_of_nothing_else():

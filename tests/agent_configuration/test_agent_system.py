@@ -11,7 +11,7 @@ from lib.agent_configuration.agent_system import (
     ConfiguredQuestion,
     System,
     drop_lost_questions,
-    table,
+    make_table,
 )
 from lib.agent_configuration.rewards import Weights
 from lib.language_models.chat_template import parse_tool_call
@@ -135,8 +135,8 @@ def test_rewards_take_each_number_from_its_own_column(loop):
     ]
     outcomes = made.run(jobs)
     weights = Weights(alpha=2, beta_s=3, beta_t=45, eta=7, delta_1=11, delta_2=13, delta_3=17)
-    paid = made.rewards(jobs, outcomes, weights)
-    assert made.most == 90.0
+    paid = made.compute_rewards(jobs, outcomes, weights)
+    assert made.max_tokens == 90.0
     assert paid == pytest.approx([2 - 6 - 17 + 7 * (11 + 13), 2 - 3 - 2 - 7 * 17, -3 - 2])
 
 
@@ -145,7 +145,9 @@ def test_a_prompt_that_a_filter_stops_is_not_scored_and_a_refusal_is_wrong(loop,
     made = system(Voice(lambda asked: make_turn("", 3, 0, failure=kind), "endpoint"), loop)
     jobs = [ConfiguredQuestion(CHAIN, DIRECT)]
     outcomes = made.run(jobs)
-    (row,) = table(jobs, outcomes, made.rewards(jobs, outcomes, Weights())).to_dict("records")
+    (row,) = make_table(jobs, outcomes, made.compute_rewards(jobs, outcomes, Weights())).to_dict(
+        "records"
+    )
     assert (row["failures"], row["lost_calls"]) == (1, int(not is_scored))
     assert np.isnan([row["correct"], row["reward"]]).tolist() == [not is_scored] * 2
     assert row["tokens_in"] == 3  # what was billed is booked
@@ -163,7 +165,7 @@ def test_a_question_that_was_lost_for_one_is_left_out_for_all():
 def test_the_table_has_a_row_per_job_with_its_parts(loop):
     made = system(Voice(costly, prices=(0.001, 0.1), pace=0.5), loop)
     jobs = [ConfiguredQuestion(CHAIN, REASON), ConfiguredQuestion(LONG, DIRECT)]
-    told = table(jobs, made.run(jobs), np.array([1.5, -2.0]))
+    told = make_table(jobs, made.run(jobs), np.array([1.5, -2.0]))
     first, second = told.to_dict("records")
     expected = {
         "key": "chain/3 + 4",
@@ -214,7 +216,7 @@ def test_the_table_has_a_row_per_job_with_its_parts(loop):
         "choice",
     )
     jobs = [ConfiguredQuestion(facts, DIRECT)]
-    assert table(jobs, made.run(jobs), np.zeros(1))["group"].tolist() == ["choice"]
+    assert make_table(jobs, made.run(jobs), np.zeros(1))["group"].tolist() == ["choice"]
 
 
 def test_slow_episodes_keep_their_place(loop):
@@ -227,8 +229,8 @@ def test_slow_episodes_keep_their_place(loop):
 
 def test_an_empty_batch_is_no_outcome_and_a_system_can_be_awaited_on_a_running_loop(loop):
     made = system(Voice(echo), loop)
-    assert made.run([]) == [] and len(made.rewards([], [], Weights())) == 0
-    assert asyncio.run(made.all([ConfiguredQuestion(CHAIN, DIRECT)])) == made.run(
+    assert made.run([]) == [] and len(made.compute_rewards([], [], Weights())) == 0
+    assert asyncio.run(made.run_async([ConfiguredQuestion(CHAIN, DIRECT)])) == made.run(
         [ConfiguredQuestion(CHAIN, DIRECT)]
     )
 
@@ -236,7 +238,7 @@ def test_an_empty_batch_is_no_outcome_and_a_system_can_be_awaited_on_a_running_l
 def test_the_table_says_that_nothing_was_answered_and_needs_as_many_rewards_as_jobs(loop):
     jobs = [ConfiguredQuestion(CHAIN, DIRECT)]
     outcomes = system(Voice(lambda asked: "no"), loop).run(jobs)
-    told = table(jobs, outcomes, np.zeros(1))
+    told = make_table(jobs, outcomes, np.zeros(1))
     assert told[["answered", "answer", "text"]].values.tolist() == [[0.0, "", "no"]]
     with pytest.raises(ValueError):
-        table(jobs, outcomes, np.zeros(2))
+        make_table(jobs, outcomes, np.zeros(2))

@@ -36,14 +36,14 @@ def test_what_is_left_of_a_budget_shrinks_from_turn_to_turn_and_what_was_found_b
     voice = Voice(spender(10, 10, 10))
     last, made = one_call(voice, tiers=TIERS, budget=1)
     assert [asked.limit for asked in voice.heard] == [24, 14, 4]
-    assert made.spent.tokens_out == 24 and made.spent.cut == 1 and last.cut and last.answer is None
-    assert last.steps == "4 * 8 : 32 ; 4 * 8 : 32" and made.spent.tools == ["calculator"] * 2
+    assert made.usage.tokens_out == 24 and made.usage.cut == 1 and last.cut and last.answer is None
+    assert last.steps == "4 * 8 : 32 ; 4 * 8 : 32" and made.usage.tools == ["calculator"] * 2
 
 
 def test_a_budget_that_is_spent_on_a_tools_call_leaves_nothing_to_run_it_with():
     """The call is written, but there is no token left to read its result with."""
     last, made = one_call(Voice(spender(8)), budget=0, tiers=TIERS)
-    assert made.spent.turns == 1 and made.spent.tools == [] and last.cut and last.steps == ""
+    assert made.usage.turns == 1 and made.usage.tools == [] and last.cut and last.steps == ""
 
 
 @settings(deadline=None)
@@ -52,7 +52,7 @@ def test_no_call_writes_more_than_its_budget_or_is_asked_without_any(wanted, bud
     voice = Voice(spender(*wanted))
     _, made = one_call(voice, budget=budget, tiers=TIERS)
     limits = [asked.limit for asked in voice.heard]
-    assert made.spent.tokens_out <= TIERS[budget] and min(limits) >= 1
+    assert made.usage.tokens_out <= TIERS[budget] and min(limits) >= 1
     assert limits == [TIERS[budget] - sum(wanted[:turn]) for turn in range(len(limits))]
 
 
@@ -61,7 +61,7 @@ def test_no_call_writes_more_than_its_budget_or_is_asked_without_any(wanted, bud
 )
 def test_only_calls_that_were_truncated_count_as_cut(said, cut):
     last, made = one_call(Voice(voiced(said)), budget=0, tiers=TIERS)
-    assert made.spent.cut == cut and last.cut == bool(cut)
+    assert made.usage.cut == cut and last.cut == bool(cut)
 
 
 @pytest.mark.parametrize("tokens_out, is_counted", [(8, True), (5, True), (5, False)])
@@ -69,8 +69,8 @@ def test_a_call_that_is_cut_with_budget_left_met_a_limit_of_the_model(tokens_out
     cut_turn = replace(make_turn("<think> 4 *", 1, tokens_out, cut=True), is_counted=is_counted)
     last, made = one_call(Voice(voiced(cut_turn)), budget=0, tiers=TIERS)
     budget_left = TIERS[0] - tokens_out
-    assert last.cut and made.spent.cut == 1
-    assert made.spent.cut_by_model == int(is_counted and budget_left > 0)
+    assert last.cut and made.usage.cut == 1
+    assert made.usage.cut_by_model == int(is_counted and budget_left > 0)
 
 
 # Tools ---------------------------------------------------------------------------------------------
@@ -83,9 +83,9 @@ def test_a_tool_is_run_and_its_result_is_read():
     last, made = one_call(voice)
     assert [asked.last for asked in voice.heard] == ["Q", "32", "Bo"]
     assert (
-        made.spent.tools == ["calculator", "lookup"]
-        and made.spent.calls == 1
-        and made.spent.turns == 3
+        made.usage.tools == ["calculator", "lookup"]
+        and made.usage.calls == 1
+        and made.usage.turns == 3
     )
     assert (last.steps, last.answer) == ("4 * 8 : 32 ; friend Ana : Bo ; so", "Bo")
 
@@ -112,7 +112,7 @@ def test_a_wrong_call_is_answered_with_error_and_the_agent_goes_on():
     last, made = one_call(voice)
     assert [asked.last for asked in voice.heard] == ["Q", "error", "error", "32"]
     assert last.answer == "32" and last.steps == "four : error ; friend : error ; 4 * 8 : 32"
-    assert made.spent.tools == ["calculator", "lookup", "calculator"]
+    assert made.usage.tools == ["calculator", "lookup", "calculator"]
 
 
 # What is left for others ---------------------------------------------------------------------------
@@ -171,23 +171,23 @@ def test_calls_take_the_sum_of_their_seconds_and_those_at_the_same_time_the_long
 
     made = team(Voice(reply, pace=0.5), structure, tiers=(100, 100, 100))
     last = run(made)
-    assert [note.at for note in made.spent.trail] == done and last.at == done[-1]
+    assert [note.at for note in made.usage.trail] == done and last.at == done[-1]
 
 
 def test_failures_are_recorded_and_truncations_are_not_failures():
     said = [make_turn("", 0, 0, failure="timeout"), make_turn("x", 1, 1, None, True, "truncated")]
     made = team(Voice(voiced(*said)), (1, 0, 0, 0, 0, 0))
     last = run(made)
-    assert made.spent.failures == ["timeout"] and made.spent.cut == 1 and last.answer is None
-    assert made.spent.trail[0].whole == "nothing"
+    assert made.usage.failures == ["timeout"] and made.usage.cut == 1 and last.answer is None
+    assert made.usage.trail[0].whole == "nothing"
 
 
 def test_a_tool_that_is_not_allotted_is_never_run():
     voice = Voice(voiced(make_turn("<call> python print </call>", 1, 1, ("python", "print"))))
     last, made = one_call(voice, tools=1)
     assert (
-        made.spent.tools == []
-        and made.spent.turns == 1
+        made.usage.tools == []
+        and made.usage.turns == 1
         and last.answer is None
         and last.steps == ""
     )
@@ -201,7 +201,7 @@ def test_a_model_of_another_kind_is_told_what_was_wrong():
 
 def test_an_agent_calls_six_tools_at_the_most():
     last, made = one_call(Voice(voiced(*[SUM] * 9)), tiers=(8, 24, 10**6))
-    assert made.spent.turns == MOST_TOOLS + 1 == 7 and made.spent.tools == ["calculator"] * 6
+    assert made.usage.turns == MOST_TOOLS + 1 == 7 and made.usage.tools == ["calculator"] * 6
     assert last.answer is None and last.steps == " ; ".join(["4 * 8 : 32"] * 6)
 
 
@@ -209,7 +209,7 @@ def test_a_journal_is_all_steps_and_the_last_answer():
     told = (("one", "7"), ("", None), ("three", "9"))
     left = [Note("reasoner", 0, steps, answer, "", 0.0) for steps, answer in told]
     (part,) = journal(left)
-    assert part.text == "evidence one ; three answer 9" and part.of == tuple(left)
+    assert part.text == "evidence one ; three answer 9" and part.sources == tuple(left)
     assert journal(left[:2])[0].text == "evidence one" and journal([]) == ()
 
 
@@ -243,12 +243,12 @@ def test_tokens_dollars_and_seconds_add_up_over_all_turns():
     ]
     made = team(Voice(voiced(*turns), prices=(0.001, 0.1), pace=0.5), (1, 1, 0, 2, 0, 2))
     run(made)
-    assert (made.spent.calls, made.spent.turns, made.spent.tokens_in, made.spent.tokens_out) == (
+    assert (made.usage.calls, made.usage.turns, made.usage.tokens_in, made.usage.tokens_out) == (
         2,
         3,
         60,
         10,
     )
-    assert made.spent.cost_usd == pytest.approx(0.06 + 1.0) and [
-        note.at for note in made.spent.trail
+    assert made.usage.cost_usd == pytest.approx(0.06 + 1.0) and [
+        note.at for note in made.usage.trail
     ] == [4.0, 5.0]

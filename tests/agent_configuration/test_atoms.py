@@ -7,7 +7,7 @@ import pytest
 
 from lib.agent_configuration import atoms
 from lib.agent_configuration.action_space import AGENTS
-from lib.agent_configuration.atoms import Atom, library, measures, prompts, select_atoms
+from lib.agent_configuration.atoms import Atom, library, measure_families, prompts, select_atoms
 from lib.agent_configuration.questions import KINDS
 from lib.config import ParamsError
 from lib.language_models.tokenizer import UNK, encode, get_tokenizer
@@ -134,15 +134,15 @@ def test_spread_is_large_for_clusters_and_unknown_for_few_atoms():
     tight = (
         np.array([EAST, EAST, NORTH, NORTH, DIAGONAL, DIAGONAL]) + np.linspace(0, 1e-4, 6)[:, None]
     )
-    assert atoms.spread(tight) > 0.99
-    assert math.isnan(atoms.spread(np.array([EAST, NORTH, DIAGONAL]))) and math.isnan(
-        atoms.spread(np.array([EAST]))
+    assert atoms.semantic_diversity(tight) > 0.99
+    assert math.isnan(atoms.semantic_diversity(np.array([EAST, NORTH, DIAGONAL]))) and math.isnan(
+        atoms.semantic_diversity(np.array([EAST]))
     )
 
 
 def test_measures_of_a_family_are_those_of_its_own_atoms():
     places = {"e": EAST, "n": NORTH, "d": DIAGONAL}
-    told = measures(
+    told = measure_families(
         [
             Atom(strategy=strategy, hint="be brief", text=text, family=family, role="reasoner")
             for text, strategy, family in (

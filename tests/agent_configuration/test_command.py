@@ -77,12 +77,15 @@ def test_it_prints_what_the_policy_likes_best_how_sure_it_was_what_agents_left_a
     ask, place, played, capsys
 ):
     assert ask(KNOWN, "--seed", "7") == 0
-    with experiment.opened_place(
+    with experiment.open_workbench(
         experiment.make_context(settings()), settings().configuration
     ) as opened:
-        policy = experiment.published(place / "runs/policy", opened, "chain")
+        policy = experiment.read_published_policy(place / "runs/policy", opened, "chain")
         state = torch.from_numpy(opened.states([Item(KNOWN, "", "", "chain", 1, "any")]))
-        (chosen,), reasons = policy.decide(state).configurations, explain.reasons(policy, state)
+        (chosen,), reasons = (
+            policy.decide(state).configurations,
+            explain.list_reasons(policy, state),
+        )
     told = capsys.readouterr()
     first, sure, notes, end = told.out.split("\n\n")
     assert first == f"configuration: {chosen}" and told.err == ""
@@ -92,7 +95,10 @@ def test_it_prints_what_the_policy_likes_best_how_sure_it_was_what_agents_left_a
     lines = [line.strip() for line in sure.splitlines()]
     assert len(lines) == len(reasons) >= len(DIMENSIONS) + 1
     for line, reason in zip(lines, reasons, strict=True):
-        assert line.startswith(reason.part) and f"{reason.chosen}: {reason.probability:.2f}" in line
+        assert (
+            line.startswith(reason.question)
+            and f"{reason.choice}: {reason.probability:.2f}" in line
+        )
         shares = [float(share) for share in re.findall(r"\b[01]\.\d\d\b", line)]
         assert (
             shares == sorted(shares, reverse=True) and 0 < shares[0] <= 1 and sum(shares) <= 1.011
@@ -190,7 +196,7 @@ def test_what_ends_the_work_ends_in_one_line_at_the_most(error, code, ask, capsy
     def ended(*_, **__):
         raise error
 
-    monkeypatch.setattr(experiment, "opened_place", ended)
+    monkeypatch.setattr(experiment, "open_workbench", ended)
     assert ask(KNOWN) == code
     assert capsys.readouterr() == ("", f"error: {error}\n" if code == 2 else "")
 

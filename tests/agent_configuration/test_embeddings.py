@@ -20,43 +20,43 @@ NOISE = np.random.default_rng(1).normal(size=(N, GROUPS))
 
 def test_vectors_that_tell_groups_apart_score_one():
     told = {
-        "ari": embeddings.clustering(PERFECT, LABELS),
-        "classification": embeddings.classification(PERFECT, LABELS),
-        "complexity": embeddings.complexity(PERFECT, STEPS),
-        "decision": embeddings.decision(PERFECT, WANTED),
+        "ari": embeddings.score_clusters(PERFECT, LABELS),
+        "classification": embeddings.score_classification(PERFECT, LABELS),
+        "complexity": embeddings.score_complexity(PERFECT, STEPS),
+        "decision": embeddings.score_decisions(PERFECT, WANTED),
     }
     assert (
         told["ari"] == pytest.approx(1.0)
         and told["classification"] == 1.0
         and told["decision"] == 1.0
     )
-    assert told["complexity"] > 0.9 and embeddings.overall(told) > 0.97
+    assert told["complexity"] > 0.9 and embeddings.compute_overall(told) > 0.97
 
 
 def test_random_vectors_score_no_more_than_guessing():
     """One of four groups by chance; vectors that are all alike say nothing of steps."""
     assert (
-        abs(embeddings.clustering(NOISE, LABELS)) < 0.15
-        and embeddings.classification(NOISE, LABELS) < 0.5
+        abs(embeddings.score_clusters(NOISE, LABELS)) < 0.15
+        and embeddings.score_classification(NOISE, LABELS) < 0.5
     )
     assert (
-        abs(embeddings.complexity(NOISE, STEPS)) < 0.4
-        and abs(embeddings.complexity(np.ones((N, 3)), STEPS)) < 0.5
+        abs(embeddings.score_complexity(NOISE, STEPS)) < 0.4
+        and abs(embeddings.score_complexity(np.ones((N, 3)), STEPS)) < 0.5
     )
 
 
 def test_the_overall_score_has_the_weights_of_appendix_d():
     told = {"ari": 1.0, "classification": 10.0, "complexity": 100.0, "decision": 1000.0}
-    assert embeddings.overall(told) == pytest.approx(0.15 + 2.5 + 25 + 350)
+    assert embeddings.compute_overall(told) == pytest.approx(0.15 + 2.5 + 25 + 350)
 
 
 @pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
 def test_a_decision_is_judged_by_each_part_and_by_all_together(monkeypatch):
     """Workflow and budget can be told from the vectors, the tool cannot, for it is drawn."""
     monkeypatch.setattr(
-        embeddings, "_network", lambda: MLPClassifier((32,), max_iter=100, random_state=0)
+        embeddings, "_make_network", lambda: MLPClassifier((32,), max_iter=100, random_state=0)
     )
     drawn = np.random.default_rng(5).integers(2, size=N)
-    told = embeddings.decision(PERFECT, np.column_stack([WANTED[:, 0], drawn, WANTED[:, 2]]))
+    told = embeddings.score_decisions(PERFECT, np.column_stack([WANTED[:, 0], drawn, WANTED[:, 2]]))
     guessed = (told * 2 - 2 / 3) / (1 / 3 + 1)  # ((1 + g + 1) / 3 + g) / 2 = told
     assert 0.2 < guessed < 0.8

@@ -68,7 +68,7 @@ def test_endpoint_agents_answer_questions_and_are_charged(models, tmp_path, monk
     def play(url: str):
         params = with_agents_at(url)
         context = experiment.make_context(params, models, tmp_path)
-        with experiment.opened_place(context, params.configuration) as place:
+        with experiment.open_workbench(context, params.configuration) as place:
             questions = [ConfiguredQuestion(item, BASE) for item in (CHAIN, LONG)]
             return place.play("claude", questions)
 

@@ -150,7 +150,7 @@ def results(apart, models, runs, jobs):
 def place(elsewhere, runs):
     """Agents at work, with engines that remember nothing of the study."""
     context = experiment.make_context(settings(), elsewhere, runs)
-    with experiment.opened_place(context, settings().configuration) as opened:
+    with experiment.open_workbench(context, settings().configuration) as opened:
         yield opened
 
 
@@ -283,13 +283,13 @@ def test_a_training_that_was_killed_goes_on_to_the_same_bytes_and_asks_nothing_t
             (tmp_path / folder.name).symlink_to(folder)
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
         patch.setattr(System, "run", dying(System.run, lambda number, jobs: number == 3))
-        experiment.trained(settings(), [ARC], elsewhere, tmp_path)
+        experiment.train_policies(settings(), [ARC], elsewhere, tmp_path)
     folder = folders(tmp_path)["arc/seed-0"]
     assert not (folder / "done.json").exists() and (folder / "rollouts.parquet").exists()
 
     jobs: list[ConfiguredQuestion] = []
     monkeypatch.setattr(System, "run", listened(jobs))
-    experiment.trained(settings(), [ARC], elsewhere, tmp_path)
+    experiment.train_policies(settings(), [ARC], elsewhere, tmp_path)
     num_played = sum(job.item.split == "train" for job in jobs)
     assert num_played == len(KINDS) * (UPDATES - SAVE) * BATCH
     whole = folders(runs)["arc/seed-0"]
@@ -403,8 +403,8 @@ def test_the_published_policies_are_those_of_arc_and_the_first_seed(results, run
     folder = folders(runs)["arc/seed-0"]
     for kind in NAMES:
         arrays = artifacts.read_tensors(folder / f"arc-{kind}.safetensors")
-        policy = experiment.published(runs / "policy", place, kind)
-        assert all(np.array_equal(policy.arrays()[name], arrays[name]) for name in arrays)
+        policy = experiment.read_published_policy(runs / "policy", place, kind)
+        assert all(np.array_equal(policy.to_arrays()[name], arrays[name]) for name in arrays)
 
 
 def test_a_question_is_configured_by_the_policy_of_the_kind_that_it_is_like(place):
@@ -423,10 +423,10 @@ def test_a_policy_of_another_encoder_or_library_is_refused_with_the_remedy(
     other_settings = settings(**change)
     context = experiment.make_context(other_settings, models, runs)
     with (
-        experiment.opened_place(context, other_settings.configuration) as other,
+        experiment.open_workbench(context, other_settings.configuration) as other,
         pytest.raises(ParamsError, match=f"another {name}; run `make repro`"),
     ):
-        experiment.published(runs / "policy", other, "chain")
+        experiment.read_published_policy(runs / "policy", other, "chain")
 
 
 def test_the_plan_of_costs_bounds_the_questions_that_were_worked_on(results, jobs):

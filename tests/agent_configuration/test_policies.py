@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lib.agent_configuration import action_space, policies, policy_updates
-from lib.agent_configuration.policies import Parts, PromptPolicy
+from lib.agent_configuration.policies import MultiDiscretePolicy, PromptPolicy
 from lib.agent_configuration.policy_updates import EpisodeBatch, PolicyTrainer, Rules
 from lib.experiment import seeds
 
@@ -39,8 +39,8 @@ def states(n: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(n, INPUTS, generator=dice(seed, 99))
 
 
-def structure(masked: bool = True, spread: float = 0.7) -> Parts:
-    return opinionated(policies.structure_policy(INPUTS, masked, HIDDEN), spread=spread)
+def structure(masked: bool = True, spread: float = 0.7) -> MultiDiscretePolicy:
+    return opinionated(policies.make_structure_policy(INPUTS, masked, HIDDEN), spread=spread)
 
 
 def prompt(seed: int = 0, allowed: np.ndarray = ROLES) -> PromptPolicy:
@@ -58,9 +58,9 @@ def pinned(drawn: torch.Tensor) -> torch.Tensor:
 def test_masked_actions_stay_impossible_after_gradients_and_gradients_stay_finite():
     policy = structure()
     before = [weight.detach().clone() for weight in policy.parameters()]
-    side, at = PolicyTrainer.of(policy, INPUTS, 0.05), states(64)
+    side, at = PolicyTrainer.create(policy, INPUTS, 0.05), states(64)
     for turn in range(6):
-        drawn = policy.draw(at, dice(2, turn))
+        drawn = policy.sample(at, dice(2, turn))
         rewards = torch.randn(64, generator=dice(3, turn))
         batch = EpisodeBatch(
             at, drawn.actions, drawn.logp.detach(), None, rewards, torch.arange(64)
@@ -68,9 +68,11 @@ def test_masked_actions_stay_impossible_after_gradients_and_gradients_stay_finit
         policy_updates.update(side, None, batch, Rules(entropy=0.5))
     assert all(torch.isfinite(weight).all() for weight in policy.parameters())
     assert all((a != b).any() for a, b in zip(before, policy.parameters(), strict=True))
-    assert not pinned(policy.draw(states(4_000), dice(4)).actions).any()
+    assert not pinned(policy.sample(states(4_000), dice(4)).actions).any()
     wrong = EVERY[pinned(EVERY)]
-    assert torch.all(policy.judge(states(1).expand(len(wrong), -1), wrong)[0] == -torch.inf)
+    assert torch.all(
+        policy.evaluate_actions(states(1).expand(len(wrong), -1), wrong)[0] == -torch.inf
+    )
 
 
 @pytest.mark.parametrize("masked", [True, False])
@@ -78,7 +80,7 @@ def test_probabilities_sum_to_one_and_only_without_masks_a_part_lies_outside_the
     masked,
 ):
     with torch.no_grad():
-        logp, _ = structure(masked).judge(states(1).expand(len(EVERY), -1), EVERY)
+        logp, _ = structure(masked).evaluate_actions(states(1).expand(len(EVERY), -1), EVERY)
     chances, outside = logp.double().exp(), pinned(EVERY)
     assert (~outside).sum() == 41_904 and float(chances.sum()) == pytest.approx(1, abs=1e-5)
     assert (chances[~outside] > 0).all()
@@ -87,10 +89,13 @@ def test_probabilities_sum_to_one_and_only_without_masks_a_part_lies_outside_the
 
 # Drawing and judging -------------------------------------------------------------------------------
 
-FLAT = {"bandit": policies.bandit, "autoregressive": policies.autoregressive}
+FLAT = {
+    "bandit": policies.make_bandit_policy,
+    "autoregressive": policies.make_autoregressive_policy,
+}
 
 
-def parts(kind: str) -> Parts:
+def parts(kind: str) -> MultiDiscretePolicy:
     return structure() if kind == "structure" else opinionated(FLAT[kind](INPUTS, ROLES, HIDDEN))
 
 
@@ -99,12 +104,14 @@ def test_what_was_drawn_is_judged_as_it_was_drawn_and_without_dice_every_part_is
     kind,
 ):
     policy = parts(kind)
-    drawn = policy.draw(states(200), dice(5))
-    assert torch.allclose(policy.judge(states(200), drawn.actions)[0], drawn.logp, atol=1e-5)
+    drawn = policy.sample(states(200), dice(5))
+    assert torch.allclose(
+        policy.evaluate_actions(states(200), drawn.actions)[0], drawn.logp, atol=1e-5
+    )
     assert len(drawn.actions.unique(dim=0)) > 100
-    greedy, hidden = policy.draw(states(20), None).actions, policy.trunk(states(20))
+    greedy, hidden = policy.sample(states(20), None).actions, policy.trunk(states(20))
     for part in range(len(policy.sizes)):
-        logits = policy.logits(hidden, part, greedy[:, :part])
+        logits = policy.compute_logits(hidden, part, greedy[:, :part])
         assert torch.all(
             logits.gather(1, greedy[:, part : part + 1]).squeeze(1) == logits.max(1).values
         )
@@ -112,7 +119,7 @@ def test_what_was_drawn_is_judged_as_it_was_drawn_and_without_dice_every_part_is
 
 def test_the_entropy_is_that_of_all_parts_given_what_was_drawn():
     """Of a policy that knows nothing: log 9 + 2 log 16 + 3 log 3, without the pinned parts where they are pinned."""
-    _, entropy = structure(spread=0.0).judge(
+    _, entropy = structure(spread=0.0).evaluate_actions(
         states(2), torch.tensor([[2, 0, 0, 0, 0, 0], [5, 0, 0, 0, 0, 0]])
     )
     alone = np.log(9) + np.log(16) + 2 * np.log(3)
@@ -124,20 +131,20 @@ def test_parts_of_a_bandit_are_independent_and_steps_see_what_came_before(kind, 
     """log p(a, b) + log p(a', b') is log p(a, b') + log p(a', b) exactly where a and b know nothing of each other."""
     policy, gaps = parts(kind), []
     for part, size in list(enumerate(policy.sizes))[1:]:
-        rows = policy.draw(states(1), dice(8)).actions.repeat(4, 1)
+        rows = policy.sample(states(1), dice(8)).actions.repeat(4, 1)
         rows[:, 0], rows[:, part] = (
             torch.tensor([2, 7, 2, 7]),
             torch.tensor([0, size - 1, size - 1, 0]),
         )
-        logp, _ = policy.judge(states(1).expand(4, -1), rows)
+        logp, _ = policy.evaluate_actions(states(1).expand(4, -1), rows)
         gaps.append(abs(float((logp[0] + logp[1] - logp[2] - logp[3]).detach())))
     assert (max(gaps) < 1e-4) if independent else (min(gaps) > 1e-4)
 
 
 def test_a_flat_policy_has_a_part_for_every_atom_of_every_agent():
-    policy = policies.bandit(INPUTS, ROLES, HIDDEN)
+    policy = policies.make_bandit_policy(INPUTS, ROLES, HIDDEN)
     assert policy.sizes == (9, 16, 16, 3, 3, 3, 8, 8, 8, 8, 8, 8, 8, 8, 8)
-    drawn = parts("bandit").draw(states(2_000), dice(1)).actions
+    drawn = parts("bandit").sample(states(2_000), dice(1)).actions
     assert drawn.shape == (2_000, 15)
     assert drawn[:, 6:].min() == 0 and drawn[:, 6:].max() == 7
 
@@ -145,7 +152,7 @@ def test_a_flat_policy_has_a_part_for_every_atom_of_every_agent():
 @pytest.mark.parametrize("kind", FLAT)
 def test_a_flat_policy_has_the_masks_of_the_hierarchy(kind):
     """Nothing for an agent that the workflow lacks, and to each agent only atoms of its role."""
-    drawn = parts(kind).draw(states(2_000), dice(1)).actions
+    drawn = parts(kind).sample(states(2_000), dice(1)).actions
     assert not pinned(drawn[:, :6]).any()
     for row in drawn.tolist():
         present = action_space.agents(action_space.WORKFLOWS[row[0]])
@@ -157,7 +164,7 @@ def test_a_flat_policy_has_the_masks_of_the_hierarchy(kind):
 def test_parts_that_the_workflow_pins_are_no_steps_of_an_mdp():
     policy = parts("autoregressive")
     direct, verify = action_space.WORKFLOWS.index("direct"), action_space.WORKFLOWS.index("verify")
-    is_choice = policy.is_choice(torch.tensor([direct, verify]))
+    is_choice = policy.find_open_dimensions(torch.tensor([direct, verify]))
     names = list(action_space.DIMENSIONS)
     assert not is_choice[0, names.index("tools2")] and is_choice[1, names.index("tools2")]
     assert is_choice[:, 0].all() and not is_choice[0, 9:].any() and is_choice[1, 9:].any()
@@ -178,7 +185,8 @@ def test_atoms_are_of_the_agents_role_never_twice_the_same_and_three_at_the_most
 ):
     """A list of three needs no STOP; every agent that is there decides at least once, and nobody else."""
     policy, n = prompt(seed), 27
-    told, steps = policy.draw(states(n, seed), structures(n), dice(seed))
+    prompts = policy.sample(states(n, seed), structures(n), dice(seed))
+    told, steps = prompts.atoms, prompts.steps
     for row, agents in enumerate(told):
         expected = []
         for agent, atoms in enumerate(agents):
@@ -188,38 +196,44 @@ def test_atoms_are_of_the_agents_role_never_twice_the_same_and_three_at_the_most
                 expected += [*atoms, *([policy.stop] if len(atoms) < 3 else [])]
             else:
                 assert not atoms
-        own = steps.rows(steps.episode == row)
-        assert own.actions.tolist() == expected and own.place.tolist() == list(range(len(expected)))
+        own = steps.select(steps.episode == row)
+        assert own.actions.tolist() == expected and own.position.tolist() == list(
+            range(len(expected))
+        )
 
 
 def test_decisions_are_judged_as_they_were_drawn_and_what_may_not_be_told_has_a_probability_of_exactly_zero():
     policy = prompt()
-    _, steps = policy.draw(states(90), structures(90), dice(2))
-    logp, entropy = (each.detach() for each in policy.judge(steps))
+    steps = policy.sample(states(90), structures(90), dice(2)).steps
+    logp, entropy = (each.detach() for each in policy.evaluate_actions(steps))
     assert (
         torch.allclose(logp, steps.logp, atol=1e-6)
         and torch.all(logp <= 0)
         and float(logp.min()) < -0.5
     )
-    assert torch.all(entropy <= steps.allowed.sum(1).log() + 1e-5)
-    chances = policy.logits(steps.states, steps.allowed).softmax(-1)
-    assert torch.all(chances[~steps.allowed] == 0.0) and torch.all(chances[steps.allowed] > 0.0)
+    assert torch.all(entropy <= steps.is_allowed.sum(1).log() + 1e-5)
+    chances = policy.compute_logits(steps.states, steps.is_allowed).softmax(-1)
+    assert torch.all(chances[~steps.is_allowed] == 0.0) and torch.all(
+        chances[steps.is_allowed] > 0.0
+    )
     wrong = replace(
-        steps, actions=steps.allowed.int().argmin(1)
+        steps, actions=steps.is_allowed.int().argmin(1)
     )  # the first atom that is not allowed
-    assert not steps.allowed.all(1).any() and torch.all(policy.judge(wrong)[0] == -torch.inf)
+    assert not steps.is_allowed.all(1).any() and torch.all(
+        policy.evaluate_actions(wrong)[0] == -torch.inf
+    )
 
 
 def test_a_prompt_decision_sees_question_structure_agent_and_what_was_told():
     policy = prompt()
     chosen = torch.zeros(1, 7, dtype=torch.bool)
     chosen[0, 3] = True
-    row = policy.state(
+    row = policy.make_states(
         torch.tensor([[0.5, 1.5, 2.5, 3.5]]), torch.tensor([[8, 15, 0, 2, 1, 0]]), 1, chosen
     )[0].tolist()
     hot = [8, 9 + 15, 9 + 16 + 0, 9 + 32 + 2, 9 + 32 + 3 + 1, 9 + 32 + 6 + 0]
     expected = [0.5, 1.5, 2.5, 3.5] + [float(i in hot) for i in range(9 + 32 + 9)]
-    assert row == [*expected, 0, 1, 0, *[0, 0, 0, 1, 0, 0, 0]] and len(row) == policy.inputs
+    assert row == [*expected, 0, 1, 0, *[0, 0, 0, 1, 0, 0, 0]] and len(row) == policy.num_inputs
 
 
 def test_probabilities_of_all_prompts_sum_to_one():
@@ -229,7 +243,9 @@ def test_probabilities_of_all_prompts_sum_to_one():
     for told in ((), (0,), (1,), (0, 1), (1, 0)):
         chosen, chance = torch.zeros(1, 2, dtype=torch.bool), 1.0
         for atom in (*told, policy.stop):
-            logits = policy.logits(policy.state(at, one, 0, chosen), policy.allowed(0, chosen))
+            logits = policy.compute_logits(
+                policy.make_states(at, one, 0, chosen), policy.find_allowed_choices(0, chosen)
+            )
             chance *= float(logits.softmax(-1)[0, atom].detach())
             if atom != policy.stop:
                 chosen[0, atom] = True
@@ -238,9 +254,9 @@ def test_probabilities_of_all_prompts_sum_to_one():
 
 
 def test_a_fresh_policy_rules_nothing_out():
-    policy = policies.structure_policy(INPUTS)
+    policy = policies.make_structure_policy(INPUTS)
     chances = (
-        policy.logits(policy.trunk(states(50)), 0, torch.zeros(50, 0, dtype=torch.int64))
+        policy.compute_logits(policy.trunk(states(50)), 0, torch.zeros(50, 0, dtype=torch.int64))
         .softmax(-1)
         .detach()
     )
@@ -250,8 +266,9 @@ def test_a_fresh_policy_rules_nothing_out():
 def test_who_has_no_more_atoms_can_only_stop():
     """The verifier has one atom here, so its second decision is none."""
     policy = prompt()
-    told, steps = policy.draw(states(300), structures(300), dice(1))
+    prompts = policy.sample(states(300), structures(300), dice(1))
+    told, steps = prompts.atoms, prompts.steps
     assert any(agents[1] for agents in told)
-    only = steps.rows(steps.allowed.sum(1) == 1)
+    only = steps.select(steps.is_allowed.sum(1) == 1)
     assert len(only.actions) > 0
     assert torch.all(only.actions == policy.stop) and torch.all(only.logp == 0.0)

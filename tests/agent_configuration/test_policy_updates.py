@@ -12,7 +12,7 @@ from torch.distributions import Categorical
 
 from lib.agent_configuration import policies, policy_updates
 from lib.agent_configuration.action_space import WORKFLOWS
-from lib.agent_configuration.policies import Steps
+from lib.agent_configuration.policies import PromptSteps
 from lib.agent_configuration.policy_updates import EpisodeBatch, PolicyTrainer, Rules
 from lib.experiment import seeds
 
@@ -23,26 +23,28 @@ def dice(*seed: int) -> torch.Generator:
     return seeds.torch_generator("test", "learn", *seed)
 
 
-def steps(episodes: list[int], places: list[int]) -> Steps:
+def steps(episodes: list[int], places: list[int]) -> PromptSteps:
     """Prompt decisions, of which only the episode and the place matter."""
     m = len(episodes)
-    return Steps(torch.tensor(episodes), torch.tensor(places), *(torch.zeros(m) for _ in range(4)))
+    return PromptSteps(
+        torch.tensor(episodes), torch.tensor(places), *(torch.zeros(m) for _ in range(4))
+    )
 
 
-def batch(rewards: list[float], told: Steps | None = None) -> EpisodeBatch:
+def batch(rewards: list[float], told: PromptSteps | None = None) -> EpisodeBatch:
     """Episodes of which only the rewards and the prompt decisions matter."""
     n = len(rewards)
     return EpisodeBatch(*torch.zeros(3, n, 6), told, torch.tensor(rewards), torch.arange(n))
 
 
 class Coin(nn.Module):
-    """A policy over two choices that sees nothing; `judge` takes the choices."""
+    """A policy over two choices that sees nothing; `evaluate_actions` takes the choices."""
 
     def __init__(self, first: float = 0.5) -> None:
         super().__init__()
         self.logits = nn.Parameter(torch.tensor([math.log(first), math.log(1 - first)]))
 
-    def judge(self, actions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def evaluate_actions(self, actions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         over = Categorical(logits=self.logits.expand(len(actions), 2))
         return over.log_prob(actions), over.entropy()
 
@@ -58,13 +60,17 @@ def test_a_decision_is_paid_less_the_more_decisions_follow():
     """Two and one prompt decisions: the structure is the first of three and of two; then none; then nine, with
     appendix F's gamma."""
     told = batch([8.0, 4.0], steps([0, 1, 0], [0, 0, 1]))
-    first, later = told.returns(0.5)
-    assert told.lengths.tolist() == [2, 1]
+    first, later = told.compute_returns(0.5)
+    assert told.count_prompt_steps().tolist() == [2, 1]
     assert first.tolist() == [8 * 0.25, 4 * 0.5] and later.tolist() == [8 * 0.5, 4.0, 8.0]
     told = batch([8.0, -4.0])
-    first, later = told.returns(0.5)
-    assert first.tolist() == [8.0, -4.0] and len(later) == 0 and told.lengths.tolist() == [0, 0]
-    first, later = batch([1.0], steps([0] * 9, list(range(9)))).returns(0.95)
+    first, later = told.compute_returns(0.5)
+    assert (
+        first.tolist() == [8.0, -4.0]
+        and len(later) == 0
+        and told.count_prompt_steps().tolist() == [0, 0]
+    )
+    first, later = batch([1.0], steps([0] * 9, list(range(9)))).compute_returns(0.95)
     assert float(first[0]) == pytest.approx(0.6302494)  # five eighths
     assert later.tolist() == pytest.approx([0.95 ** (8 - place) for place in range(9)])
 
@@ -75,10 +81,12 @@ def test_a_decision_is_paid_less_the_more_decisions_follow():
 def toy(n: int, grouped: bool) -> tuple[PolicyTrainer, EpisodeBatch]:
     """Structures of which those with workflow 3 are paid."""
     side, at = (
-        PolicyTrainer.of(policies.structure_policy(INPUTS, hidden=16), INPUTS, 3e-3, not grouped),
+        PolicyTrainer.create(
+            policies.make_structure_policy(INPUTS, hidden=16), INPUTS, 3e-3, not grouped
+        ),
         torch.ones(n, INPUTS),
     )
-    drawn = side.policy.draw(at, dice(4))
+    drawn = side.policy.sample(at, dice(4))
     rewards = (drawn.actions[:, 0] == 3).float()
     return side, EpisodeBatch(
         at, drawn.actions, drawn.logp.detach(), None, rewards, torch.arange(n) // 8
@@ -89,7 +97,7 @@ def chance(side: PolicyTrainer, workflow: int) -> float:
     with torch.no_grad():
         hidden = side.policy.trunk(torch.ones(1, INPUTS))
         return float(
-            side.policy.logits(hidden, 0, torch.zeros(1, 0, dtype=torch.int64)).softmax(-1)[
+            side.policy.compute_logits(hidden, 0, torch.zeros(1, 0, dtype=torch.int64)).softmax(-1)[
                 0, workflow
             ]
         )
@@ -130,15 +138,18 @@ def test_prompt_decisions_are_updated_with_their_own_advantages():
     """One agent, one atom: to tell it is paid, to stop is not, whatever the structure."""
     roles = np.array([[True], [False], [False]])
     prompt = policies.PromptPolicy(INPUTS, roles, hidden=16)
-    structure, side = toy(128, False)[0], PolicyTrainer.of(prompt, prompt.inputs, 3e-3)
+    structure, side = toy(128, False)[0], PolicyTrainer.create(prompt, prompt.num_inputs, 3e-3)
     at, chances = torch.ones(128, INPUTS), []
     for turn in range(3):
-        drawn = structure.policy.draw(at, dice(5, turn))
+        drawn = structure.policy.sample(at, dice(5, turn))
         with torch.no_grad():
-            chosen, decided = prompt.draw(at, drawn.actions, dice(6, turn))
-            first = decided.rows(decided.place == 0)
+            prompts = prompt.sample(at, drawn.actions, dice(6, turn))
+            chosen, decided = prompts.atoms, prompts.steps
+            first = decided.select(decided.position == 0)
             chances.append(
-                float(prompt.logits(first.states, first.allowed).softmax(-1)[:, 0].mean())
+                float(
+                    prompt.compute_logits(first.states, first.is_allowed).softmax(-1)[:, 0].mean()
+                )
             )
         rewards = torch.tensor([float(len(agents[0])) for agents in chosen])
         told = EpisodeBatch(
@@ -152,8 +163,8 @@ def test_prompt_decisions_are_updated_with_their_own_advantages():
 @pytest.mark.parametrize("scale", [1e-4, 1.0, 1e4])
 def test_gradients_are_cut_to_their_greatest_norm(scale):
     """With steps of plain gradient descent at rate 1 the weights move by the gradient itself."""
-    policy = policies.structure_policy(INPUTS, hidden=8)
-    value = policies.Value(INPUTS, 8)
+    policy = policies.make_structure_policy(INPUTS, hidden=8)
+    value = policies.ValueNetwork(INPUTS, 8)
     weights = [*policy.parameters(), *value.parameters()]
     side = PolicyTrainer(policy, value, torch.optim.SGD(weights, lr=1.0))
     before = [weight.detach().clone() for weight in weights]
@@ -214,13 +225,19 @@ def test_imitation_moves_towards_what_is_shown_and_an_entropy_bonus_leaves_it_le
 
 
 def test_masked_actions_stay_impossible_when_a_policy_imitates():
-    policy = policies.structure_policy(INPUTS, hidden=8)
-    side, at = PolicyTrainer.of(policy, INPUTS, 1e-2, valued=False), torch.ones(1, INPUTS)
+    policy = policies.make_structure_policy(INPUTS, hidden=8)
+    side, at = PolicyTrainer.create(policy, INPUTS, 1e-2, has_value=False), torch.ones(1, INPUTS)
     shown = torch.tensor([[0, 3, 0, 1, 0, 0]])
-    before = float(policy.judge(at, shown)[0].detach())
+    before = float(policy.evaluate_actions(at, shown)[0].detach())
     losses = policy_updates.imitate(side, [(at, shown)] * 20, 0.01, 0.5)
-    assert losses[-1] < losses[0] and float(policy.judge(at, shown)[0].detach()) > before + 1
-    assert float(policy.judge(at, torch.tensor([[0, 3, 1, 1, 0, 0]]))[0].detach()) == -math.inf
+    assert (
+        losses[-1] < losses[0]
+        and float(policy.evaluate_actions(at, shown)[0].detach()) > before + 1
+    )
+    assert (
+        float(policy.evaluate_actions(at, torch.tensor([[0, 3, 1, 1, 0, 0]]))[0].detach())
+        == -math.inf
+    )
 
 
 # DPO -----------------------------------------------------------------------------------------------
@@ -229,7 +246,7 @@ def test_masked_actions_stay_impossible_when_a_policy_imitates():
 def test_the_preference_loss_is_that_of_the_difference_of_differences():
     """beta [(1) - (-1)] is 1, and -log sigma(1) = log(1 + 1/e); the second pair has not moved: log 2."""
     better, worse = torch.tensor([-2.0, -3.0]), torch.tensor([-5.0, -4.0])
-    loss = policy_updates.prefer(
+    loss = policy_updates.compute_dpo_loss(
         better, worse, better - torch.tensor([1.0, 0.0]), worse + torch.tensor([1.0, 0.0]), 0.5
     )
     assert float(loss) == pytest.approx((math.log(1 + math.exp(-1)) + math.log(2)) / 2, rel=1e-6)
@@ -246,7 +263,7 @@ def test_the_first_epochs_loss_is_that_of_the_entropy_alone():
 
 def test_log_probabilities_of_an_episodes_decisions_are_added():
     told = steps([2, 0, 2], [0, 0, 1])
-    assert policy_updates.summed(torch.tensor([-1.0, -2.0, -4.0]), told, 4).tolist() == [
+    assert policy_updates.sum_over_steps(torch.tensor([-1.0, -2.0, -4.0]), told, 4).tolist() == [
         -2.0,
         0.0,
         -5.0,
@@ -257,13 +274,13 @@ def test_log_probabilities_of_an_episodes_decisions_are_added():
 def test_an_mdp_discounts_each_choice_by_how_many_choices_come_after_it():
     """Two episodes, worked by hand: "direct" has no second agent, so fewer of its parts are choices."""
     roles = np.array([[True], [False], [False]])
-    policy = policies.autoregressive(2, roles, 4)
+    policy = policies.make_autoregressive_policy(2, roles, 4)
     sizes = policy.sizes
-    trainer = PolicyTrainer.of(policy, policy_updates.count_step_inputs(2, sizes), 1e-3)
+    trainer = PolicyTrainer.create(policy, policy_updates.count_step_inputs(2, sizes), 1e-3)
     actions = torch.zeros(2, len(sizes), dtype=torch.int64)
     actions[1, 0] = WORKFLOWS.index("verify")
     states = torch.eye(2)
-    logp, _ = policy.judge_parts(states, actions)
+    logp, _ = policy.evaluate_dimensions(states, actions)
     rewards = torch.tensor([1.0, 2.0])
     batch = EpisodeBatch(
         states,
@@ -272,7 +289,7 @@ def test_an_mdp_discounts_each_choice_by_how_many_choices_come_after_it():
         None,
         rewards,
         torch.arange(2),
-        part_logp=logp.detach(),
+        logp_by_dimension=logp.detach(),
     )
     targets = []
 
@@ -285,7 +302,7 @@ def test_an_mdp_discounts_each_choice_by_how_many_choices_come_after_it():
         trainer, None, batch, Rules(stepwise=True, gamma=0.5, epochs=1)
     )
     # "direct": workflow, tools1, three budgets but budget2, and three slots of the reasoner's atoms are choices.
-    num_choices = policy.is_choice(actions[:, 0]).sum(1).tolist()
+    num_choices = policy.find_open_dimensions(actions[:, 0]).sum(1).tolist()
     assert num_choices == [7, 9]
     returns = [0.5 ** (6 - t) for t in range(7)] + [2 * 0.5 ** (8 - t) for t in range(9)]
     assert losses_of_update["structure_value"] == pytest.approx(

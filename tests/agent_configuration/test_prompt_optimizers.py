@@ -39,7 +39,7 @@ class ObedientSystem:
             )
         return outcomes
 
-    def rewards(self, jobs, outcomes, weights) -> np.ndarray:
+    def compute_rewards(self, jobs, outcomes, weights) -> np.ndarray:
         return np.array([weights.alpha * outcome.correct for outcome in outcomes])
 
 
@@ -127,7 +127,7 @@ def test_a_critic_objects_until_it_is_content_or_the_turns_are_over(verdicts, ro
 
 def test_the_structure_is_the_workflow_with_the_best_mean_reward_on_training_questions():
     class PrefersVoting(ObedientSystem):
-        def rewards(self, jobs, outcomes, weights):
+        def compute_rewards(self, jobs, outcomes, weights):
             return np.array([float(job.configuration.workflow == "voting") for job in jobs])
 
     structure = prompt_optimizers.select_structure(PrefersVoting(), ITEMS, Weights())

@@ -14,9 +14,9 @@ from lib.agent_configuration.action_space import Configuration, SpaceError
 from lib.agent_configuration.prompted_baseline import (
     Example,
     PromptedChoice,
-    messages,
-    parse,
-    written,
+    parse_reply,
+    to_reply_fields,
+    write_messages,
 )
 from lib.agent_configuration.search import BASE
 from lib.llm.chat_model import Failure
@@ -43,8 +43,8 @@ STRUCTURE = st.tuples(*(st.integers(0, size - 1) for size in action_space.SIZES)
 
 
 def test_a_configuration_is_written_as_a_reply_would_have_it():
-    assert written(VERIFY) == TOLD
-    assert written(BASE) == {
+    assert to_reply_fields(VERIFY) == TOLD
+    assert to_reply_fields(BASE) == {
         "workflow": "direct",
         "tools1": ["calculator", "search", "lookup", "python"],
         "tools2": [],
@@ -55,7 +55,9 @@ def test_a_configuration_is_written_as_a_reply_would_have_it():
 @settings(deadline=None)
 @given(STRUCTURE)
 def test_what_is_written_is_read_again(structure):
-    assert parse(json.dumps(written(Configuration(structure)))) == Configuration(structure)
+    assert parse_reply(json.dumps(to_reply_fields(Configuration(structure)))) == Configuration(
+        structure
+    )
 
 
 @pytest.mark.parametrize(
@@ -82,7 +84,7 @@ def test_what_is_written_is_read_again(structure):
     ],
 )
 def test_a_reply_is_read_also_where_it_has_to_be_mended(text):
-    assert parse(text) == VERIFY
+    assert parse_reply(text) == VERIFY
 
 
 @pytest.mark.parametrize(
@@ -100,7 +102,7 @@ def test_a_reply_is_read_also_where_it_has_to_be_mended(text):
 )
 def test_a_wrong_reply_is_an_error_that_names_what_is_wrong(change, told):
     with pytest.raises(SpaceError, match=told):
-        parse(json.dumps(TOLD | change))
+        parse_reply(json.dumps(TOLD | change))
 
 
 HOPELESS = [
@@ -118,14 +120,14 @@ HOPELESS = [
 @pytest.mark.parametrize("text", HOPELESS)
 def test_a_reply_without_a_configuration_is_an_error(text):
     with pytest.raises((InvalidReply, SpaceError)):
-        parse(text)
+        parse_reply(text)
 
 
 @settings(deadline=None)
 @given(st.text(alphabet='{}[]":,workfldirectbugshm01 ', max_size=60))
 def test_no_reply_breaks_the_reader(text):
     with suppress(InvalidReply, SpaceError):
-        assert action_space.checked(parse(text).structure)
+        assert action_space.checked(parse_reply(text).structure)
 
 
 # Choosing ------------------------------------------------------------------------------------------
@@ -133,19 +135,19 @@ def test_no_reply_breaks_the_reader(text):
 
 def choose(model, items, examples=()):
     """Configurations from a model, and whether each is a fallback."""
-    choices = asyncio.run(prompted_baseline.choose(model, items, examples))
+    choices = asyncio.run(prompted_baseline.choose_configurations(model, items, examples))
     configurations = [choice.configuration for choice in choices]
     return configurations, [float(choice.is_fallback) for choice in choices]
 
 
 def test_every_question_gets_its_own_configuration_in_order_and_the_base_where_a_reply_holds_none():
-    replies = ["no idea", TEXT, "", json.dumps(written(BASE))]
+    replies = ["no idea", TEXT, "", json.dumps(to_reply_fields(BASE))]
     items = [CHAIN, LONG, CHAIN, LONG]
     model = StubModel(answer=lambda request: replies[request.seed])
     assert choose(model, items) == ([BASE, VERIFY, BASE, BASE], [1.0, 0.0, 1.0, 0.0])
     requests = sorted(model.requests, key=lambda request: request.seed)
     assert [request.messages for request in requests] == [
-        messages(item.prompt, []) for item in items
+        write_messages(item.prompt, []) for item in items
     ]
 
 
@@ -156,7 +158,9 @@ def test_the_base_stands_in_for_a_model_that_cannot_answer_and_is_counted(kind):
 
 @pytest.mark.parametrize("kind, is_lost", [("refusal", False), ("moderation", True)])
 def test_a_choice_that_a_filter_stopped_is_lost_and_a_refusal_is_the_models(kind, is_lost):
-    (choice,) = asyncio.run(prompted_baseline.choose(StubModel(Failure(kind)), [CHAIN], []))
+    (choice,) = asyncio.run(
+        prompted_baseline.choose_configurations(StubModel(Failure(kind)), [CHAIN], [])
+    )
     assert choice == PromptedChoice(BASE, is_fallback=True, is_lost=is_lost)
 
 
@@ -174,14 +178,16 @@ def test_the_scripted_model_replies_with_a_configuration(examples):
 
 
 def test_what_a_workflow_lacks_is_ignored_and_tools_may_be_left_out():
-    assert parse(json.dumps(TOLD | {"workflow": "voting"})) == Configuration((5, 5, 0, 2, 0, 0))
-    assert parse('{"workflow": "reason", "budgets": ["low", "low", "high"]}') == Configuration(
-        (1, 0, 0, 0, 0, 2)
+    assert parse_reply(json.dumps(TOLD | {"workflow": "voting"})) == Configuration(
+        (5, 5, 0, 2, 0, 0)
     )
+    assert parse_reply(
+        '{"workflow": "reason", "budgets": ["low", "low", "high"]}'
+    ) == Configuration((1, 0, 0, 0, 0, 2))
 
 
 def test_the_model_is_told_all_that_there_is_to_choose_from_and_examples_with_their_reward():
-    system, user = messages("3 + 4 = ?", [])
+    system, user = write_messages("3 + 4 = ?", [])
     assert (system["role"], user) == ("system", {"role": "user", "content": "Question: 3 + 4 = ?"})
     assert (
         system["content"].startswith(prompted_baseline.ASKED) and "Example" not in system["content"]
@@ -194,7 +200,7 @@ def test_the_model_is_told_all_that_there_is_to_choose_from_and_examples_with_th
         *TOLD,
     ):
         assert word in system["content"]
-    system, _ = messages(
+    system, _ = write_messages(
         "3 + 4 = ?", [Example("1 + 1 = ?", VERIFY, 4.25), Example("2 + 2 = ?", BASE, -0.5)]
     )
     lines = system["content"].split("\n")[-4:]

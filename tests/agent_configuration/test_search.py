@@ -70,7 +70,7 @@ STRUCTURE = st.tuples(*(st.integers(0, size - 1) for size in action_space.SIZES)
 @given(STRUCTURE, st.sampled_from(list(action_space.DIMENSIONS)))
 def test_neighbours_differ_in_one_dimension_and_in_what_the_workflow_pins(structure, dimension):
     at = list(action_space.DIMENSIONS).index(dimension)
-    near = search.neighbours(Configuration(structure), dimension)
+    near = search.list_structure_neighbours(Configuration(structure), dimension)
     assert len(near) == len(set(near))
     for one in near:
         differing = {i for i in range(6) if one.structure[i] != structure[i]}
@@ -103,10 +103,10 @@ def scored(near):
 
 def test_the_climb_goes_to_the_top_of_a_hill():
     """One tool a round and set: from BASE, tools1 has two too many and tools2 lacks two."""
-    best, path = search.greedy(scored, rounds=2)
+    best, path = search.search_greedily(scored, rounds=2)
     assert best.structure == TOP and path[-1][1] == 0.0
-    assert search.greedy(scored, rounds=1)[0].structure == (7, 13, 2, 1, 2, 0)
-    best, path = search.greedy(scored, Configuration(TOP), rounds=3)
+    assert search.search_greedily(scored, rounds=1)[0].structure == (7, 13, 2, 1, 2, 0)
+    best, path = search.search_greedily(scored, Configuration(TOP), rounds=3)
     assert best.structure == TOP and {reward for _, reward in path} == {
         0.0
     }  # where nothing is better
@@ -119,7 +119,7 @@ def test_the_climb_tries_each_neighbour_once_a_round_and_never_goes_down():
         asked.extend(near)
         return scored(near)
 
-    _, path = search.greedy(score, rounds=1)
+    _, path = search.search_greedily(score, rounds=1)
     tried, rewards = zip(*path, strict=True)
     assert tried == (1, 1 + 8, 9 + 4, 13 + 4, 17 + 2, 19 + 2, 21 + 2) and len(asked) == 23
     assert list(rewards) == sorted(rewards) and rewards[0] == height(search.BASE)
@@ -127,24 +127,27 @@ def test_the_climb_tries_each_neighbour_once_a_round_and_never_goes_down():
 
 def test_one_atom_more_or_fewer_for_an_agent_of_the_workflow():
     told = Configuration((1, 0, 0, 2, 0, 2), (("a", "b"), (), ()))
-    near = search.instructed(told, 0, ["a", "b", "c"])
+    near = search.list_prompt_neighbours(told, 0, ["a", "b", "c"])
     assert [one.atoms[0] for one in near] == [("b",), ("a",), ("a", "b", "c")]
     assert {one.structure for one in near} == {told.structure}
-    assert search.instructed(told, 1, ["x"]) == []  # nobody checks in this workflow
+    assert search.list_prompt_neighbours(told, 1, ["x"]) == []  # nobody checks in this workflow
     full = Configuration((1, 0, 0, 2, 0, 2), (("a", "b", "c"), (), ()))
-    assert all(len(one.atoms[0]) == 2 for one in search.instructed(full, 0, ["a", "b", "c", "d"]))
+    assert all(
+        len(one.atoms[0]) == 2
+        for one in search.list_prompt_neighbours(full, 0, ["a", "b", "c", "d"])
+    )
 
 
 def test_the_climb_finds_an_atom_that_pays():
     def score(near):
         return np.array([float("good" in one.atoms[0]) - 0.1 * len(one.atoms[0]) for one in near])
 
-    best, path = search.greedy(score, atoms=[["bad", "good"], [], ["x"]])
+    best, path = search.search_greedily(score, atoms=[["bad", "good"], [], ["x"]])
     assert best.atoms == (("good",), (), ()) and best.structure == search.BASE.structure
-    without, shorter = search.greedy(score)
+    without, shorter = search.search_greedily(score)
     assert without.atoms == ((), (), ()) and shorter[-1][0] < path[-1][0]
 
 
 def test_neighbours_are_told_what_the_configuration_is_told():
     told = Configuration((2, 1, 1, 0, 0, 0), ((NAMES[0],), (), ()))
-    assert {one.atoms for one in search.neighbours(told, "budget1")} == {told.atoms}
+    assert {one.atoms for one in search.list_structure_neighbours(told, "budget1")} == {told.atoms}

@@ -62,9 +62,9 @@ def test_the_source_of_a_question_leads_to_its_answer(kind):
 
 
 def test_the_tools_of_the_agents_ask_these_sources():
-    from lib.agent_configuration.experiment import toolbox
+    from lib.agent_configuration.experiment import make_toolbox
 
     with Sandbox() as sandbox:
-        tools = toolbox(sandbox)
+        tools = make_toolbox(sandbox)
         assert tools["lookup"]({"relation": "job", "subject": "Ana"}) != TRUTH["job"]["Ana"]
         assert tools["search"]({"query": "job Ana"}) == f"The job of Ana is {TRUTH['job']['Ana']} ."

@@ -13,32 +13,51 @@ from lib import config
 from lib.agent_configuration import action_space, policies, policy_updates, workflows
 from lib.agent_configuration import synthetic_benchmark as glass
 from lib.agent_configuration.action_space import WORKFLOWS
-from lib.agent_configuration.policies import PromptPolicy, Steps
+from lib.agent_configuration.batched_policies import (
+    BatchedPolicyTrainer,
+    StackedMultiDiscretePolicy,
+    stack_prompt_policies,
+)
+from lib.agent_configuration.policies import PromptPolicy, PromptSteps
 from lib.agent_configuration.policy_updates import EpisodeBatch, PolicyTrainer
 from lib.agent_configuration.questions import KINDS
-from lib.agent_configuration.synthetic_benchmark import (
+from lib.agent_configuration.synthetic_environment import (
+    AGENT_IS_PRESENT,
+    AGENT_MAY_HAVE_ATOM,
+    ATOMS_PER_AGENT,
+    BASE_LOGIT,
     CALLS,
-    PRESENT,
-    ROLES,
-    ConfigurationWorlds,
-    Shape,
+    StructureTable,
+    compute_bounds,
+    make_world,
+    stack_worlds,
+)
+from lib.agent_configuration.synthetic_evaluation import ConfigurationEvaluation
+from lib.agent_configuration.synthetic_training import (
+    encode_choices,
+    read_flat_atoms,
+    repair_structures,
+    select_elites,
+    train,
 )
 
 SETTINGS = config.settings(profile="smoke").configuration
 K = len(KINDS)
-WORLDS = ConfigurationWorlds.together(
-    [
-        ConfigurationWorlds.drawn(SETTINGS, seed, interaction, 1.0)
-        for seed, interaction in enumerate((0.0, 1.5))
-    ]
+WORLDS = stack_worlds(
+    [make_world(SETTINGS, seed, interaction, 1.0) for seed, interaction in enumerate((0.0, 1.5))]
 )
 
 
 def paid(run: int, structures: np.ndarray, told: np.ndarray) -> np.ndarray:
     """What is expected of configurations in one world, (K, n)."""
-    shape = WORLDS.shape(structures)
+    shape = WORLDS.describe(structures)
     return np.stack(
-        [WORLDS.reward(WORLDS.chance(run, k, shape, told), run, k, shape) for k in range(K)]
+        [
+            WORLDS.compute_reward(
+                WORLDS.compute_success_probability(run, k, shape, told), run, k, shape
+            )
+            for k in range(K)
+        ]
     )
 
 
@@ -46,7 +65,7 @@ def random_choices(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Valid structures (n, 6) and told (n, 3, ATOMS)."""
     rng = np.random.default_rng(seed)
     every = action_space.structures()
-    return every[rng.integers(len(every), size=n)], rng.random((n, 3, glass.ATOMS)) < 0.5
+    return every[rng.integers(len(every), size=n)], rng.random((n, 3, ATOMS_PER_AGENT)) < 0.5
 
 
 # The world -----------------------------------------------------------------------------------------
@@ -54,55 +73,61 @@ def random_choices(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 def test_calls_are_those_of_the_workflows_and_made_by_agents_that_are_there():
     assert CALLS.sum(1).tolist() == [workflows.CALLS[name][0] for name in WORKFLOWS]
-    assert ((CALLS > 0) == PRESENT).all()  # no agent is silent, and none acts that is not there
+    assert (
+        (CALLS > 0) == AGENT_IS_PRESENT
+    ).all()  # no agent is silent, and none acts that is not there
 
 
 def test_a_logit_by_hand():
     structure = np.array([[1, 0b0101, 0, 2, 0, 1]])  # reason: first and third agent, tools 0 and 2
-    told = np.zeros((1, 3, glass.ATOMS), bool)
+    told = np.zeros((1, 3, ATOMS_PER_AGENT), bool)
     told[0, 0, 1] = told[0, 1, 0] = (
         True  # the second agent is not there, and what it is told counts for nothing
     )
     z = (
-        WORLDS.base
-        + WORLDS.workflow[1, 3, 1]
-        + WORLDS.tools[1, 3, 0]
-        + WORLDS.tools[1, 3, 2]
-        + WORLDS.budgets[1, 3, 0, 2]
-        + WORLDS.budgets[1, 3, 2, 1]
-        + WORLDS.atoms[1, 3, 0, 1]
+        BASE_LOGIT
+        + WORLDS.workflow_effects[1, 3, 1]
+        + WORLDS.tool_effects[1, 3, 0]
+        + WORLDS.tool_effects[1, 3, 2]
+        + WORLDS.budget_effects[1, 3, 0, 2]
+        + WORLDS.budget_effects[1, 3, 2, 1]
+        + WORLDS.atom_effects[1, 3, 0, 1]
     )
-    assert WORLDS.chance(1, 3, WORLDS.shape(structure), told) == pytest.approx(
-        [1 / (1 + np.exp(-z))]
-    )
+    assert WORLDS.compute_success_probability(
+        1, 3, WORLDS.describe(structure), told
+    ) == pytest.approx([1 / (1 + np.exp(-z))])
 
 
 def test_without_interaction_all_kinds_are_alike_and_with_it_what_they_change_sums_to_nothing():
-    flat, bent = WORLDS.workflow[0], WORLDS.workflow[1]
+    flat, bent = WORLDS.workflow_effects[0], WORLDS.workflow_effects[1]
     assert np.ptp(flat, axis=0).max() == pytest.approx(0.0) and np.ptp(bent, axis=0).min() > 0
-    main = ConfigurationWorlds.drawn(SETTINGS, 1, 0.0, 1.0).workflow[0]
+    main = make_world(SETTINGS, 1, 0.0, 1.0).workflow_effects[0]
     assert bent.mean(0) == pytest.approx(main.mean(0))
 
 
 def test_the_reward_of_a_chance_is_its_expectation():
     structures, _ = random_choices(50)
-    shape, p = WORLDS.shape(structures), np.linspace(0, 1, 50)
-    wrong, correct = (WORLDS.reward(np.full(50, x), 1, 2, shape) for x in (0.0, 1.0))
-    assert WORLDS.reward(p, 1, 2, shape) == pytest.approx(p * correct + (1 - p) * wrong)
+    shape, p = WORLDS.describe(structures), np.linspace(0, 1, 50)
+    wrong, correct = (WORLDS.compute_reward(np.full(50, x), 1, 2, shape) for x in (0.0, 1.0))
+    assert WORLDS.compute_reward(p, 1, 2, shape) == pytest.approx(p * correct + (1 - p) * wrong)
 
 
 def test_pinned_parts_and_what_absent_agents_are_told_change_nothing():
     """What a mask saves a policy from choosing, nobody has."""
     one, odd = (
-        Shape.of(np.array([[5, 3, *pinned]]), SETTINGS.tiers)
+        StructureTable.from_structures(np.array([[5, 3, *pinned]]), SETTINGS.tiers)
         for pinned in ((0, 1, 0, 2), (9, 1, 2, 2))
     )
-    assert (one.tokens, one.allocated, one.steps) == (odd.tokens, odd.allocated, odd.steps)
-    zero, told, other = np.zeros(1, int), *np.zeros((2, 1, 3, glass.ATOMS), bool)
+    assert (one.num_tokens, one.num_allocated, one.num_calls) == (
+        odd.num_tokens,
+        odd.num_allocated,
+        odd.num_calls,
+    )
+    zero, told, other = np.zeros(1, int), *np.zeros((2, 1, 3, ATOMS_PER_AGENT), bool)
     other[0, 1, 2] = True
     direct, verify = np.zeros((1, 6), int), np.array([[2, 0, 0, 0, 0, 0]])
-    assert glass._names(zero, zero, direct, told) == glass._names(zero, zero, direct, other)
-    assert glass._names(zero, zero, verify, told) != glass._names(zero, zero, verify, other)
+    assert encode_choices(zero, zero, direct, told) == encode_choices(zero, zero, direct, other)
+    assert encode_choices(zero, zero, verify, told) != encode_choices(zero, zero, verify, other)
 
 
 # Bounds --------------------------------------------------------------------------------------------
@@ -110,7 +135,7 @@ def test_pinned_parts_and_what_absent_agents_are_told_change_nothing():
 
 @pytest.fixture(scope="module")
 def limits():
-    return glass.bounds(WORLDS)
+    return compute_bounds(WORLDS)
 
 
 @pytest.mark.parametrize("run", [0, 1])
@@ -124,14 +149,20 @@ def test_nothing_that_anybody_tries_is_above_the_optimum_nor_above_the_constant_
 
 def test_no_structure_is_better_with_the_constants_atoms(limits):
     every = action_space.structures()
-    tried = paid(1, every, np.broadcast_to(limits.told[1], (len(every), 3, glass.ATOMS))).mean(0)
+    tried = paid(
+        1, every, np.broadcast_to(limits.constant_has_atom[1], (len(every), 3, ATOMS_PER_AGENT))
+    ).mean(0)
     assert tried.max() == pytest.approx(limits.constant[1].mean())
-    assert every[tried.argmax()].tolist() == limits.structure[1].tolist()
+    assert every[tried.argmax()].tolist() == limits.constant_structure[1].tolist()
 
 
 def test_where_kinds_are_alike_there_is_nothing_to_gain_by_choosing(limits):
     gap = (limits.optimum - limits.constant).mean(1)
-    assert gap[0] == pytest.approx(0.0, abs=1e-9) and gap[1] > 0.05 and len(set(limits.best[1])) > 1
+    assert (
+        gap[0] == pytest.approx(0.0, abs=1e-9)
+        and gap[1] > 0.05
+        and len(set(limits.optimal_workflow[1])) > 1
+    )
 
 
 # Networks side by side -----------------------------------------------------------------------------
@@ -146,10 +177,10 @@ def rows_of(n: int) -> tuple[torch.Tensor, torch.Tensor]:
 @pytest.mark.parametrize(
     "make, given",
     [
-        (policies.structure_policy, (K, True, 8)),
-        (policies.structure_policy, (K, False, 8)),
-        (policies.bandit, (K, glass.ROLES, 8)),
-        (policies.autoregressive, (K, glass.ROLES, 8)),
+        (policies.make_structure_policy, (K, True, 8)),
+        (policies.make_structure_policy, (K, False, 8)),
+        (policies.make_bandit_policy, (K, AGENT_MAY_HAVE_ATOM, 8)),
+        (policies.make_autoregressive_policy, (K, AGENT_MAY_HAVE_ATOM, 8)),
     ],
     ids=["structure", "unmasked", "bandit", "autoregressive"],
 )
@@ -159,13 +190,13 @@ def test_policies_side_by_side_are_what_each_is_alone(make, given):
     for one in alone:
         for head in one.heads:
             nn.init.normal_(head.weight)
-    many, (states, bare) = glass.ManyParts.of(alone), rows_of(7)
-    drawn = many.draw(states, None)
-    logp, entropy = many.judge(states, drawn.actions)
+    many, (states, bare) = StackedMultiDiscretePolicy.stack(alone), rows_of(7)
+    drawn = many.sample(states, None)
+    logp, entropy = many.evaluate_actions(states, drawn.actions)
     for i, one in enumerate(alone):
         part = slice(7 * i, 7 * i + 7)
-        assert (one.draw(bare[part], None).actions == drawn.actions[part]).all()
-        own, spread = one.judge(bare[part], drawn.actions[part])
+        assert (one.sample(bare[part], None).actions == drawn.actions[part]).all()
+        own, spread = one.evaluate_actions(bare[part], drawn.actions[part])
         assert torch.allclose(own, logp[part], atol=1e-5) and torch.allclose(
             spread, entropy[part], atol=1e-5
         )
@@ -173,44 +204,48 @@ def test_policies_side_by_side_are_what_each_is_alone(make, given):
 
 def test_prompt_policies_side_by_side_are_what_each_is_alone_with_unequal_rows():
     torch.manual_seed(0)
-    alone = [PromptPolicy(K, ROLES, 8) for _ in range(2)]
+    alone = [PromptPolicy(K, AGENT_MAY_HAVE_ATOM, 8) for _ in range(2)]
     for one in alone:
         nn.init.normal_(one.head.weight)
-    many = glass.stacked_prompts(copy.deepcopy(alone))
+    many = stack_prompt_policies(copy.deepcopy(alone))
     (states, bare), structures = rows_of(9), torch.as_tensor(random_choices(18)[0])
-    _, steps = many.draw(states, structures, None)
+    steps = many.sample(states, structures, None).steps
     assert (
         len(set(torch.bincount(steps.episode // 9).tolist())) == 2
     )  # one has more decisions than the other
     for i, one in enumerate(alone):
         part = slice(9 * i, 9 * i + 9)
-        _, own = one.draw(bare[part], structures[part], None)
+        own = one.sample(bare[part], structures[part], None).steps
         mine = steps.episode // 9 == i
         assert (own.actions == steps.actions[mine]).all()
-        assert torch.allclose(one.judge(own)[0], many.judge(steps.rows(mine))[0], atol=1e-5)
+        assert torch.allclose(
+            one.evaluate_actions(own)[0], many.evaluate_actions(steps.select(mine))[0], atol=1e-5
+        )
 
 
 def test_gradients_are_clipped_for_each_training_as_if_it_were_alone():
     torch.manual_seed(0)
-    alone = [policies.structure_policy(K, True, 8) for _ in range(2)]
-    many = glass.BatchedPolicyTrainer.made(glass.ManyParts.of(alone), K, 0.1, 2, 8, valued=False)
+    alone = [policies.make_structure_policy(K, True, 8) for _ in range(2)]
+    many = BatchedPolicyTrainer.create_stacked(
+        StackedMultiDiscretePolicy.stack(alone), K, 0.1, 2, 8, has_value=False
+    )
     (states, bare), actions = rows_of(6), torch.as_tensor(random_choices(12)[0])
     scale = torch.tensor([1.0] * 6 + [50.0] * 6)  # the second one's gradient is far beyond the clip
-    many.step(-(scale * many.policy.judge(states, actions)[0]).mean(), 0.5)
+    many.step(-(scale * many.policy.evaluate_actions(states, actions)[0]).mean(), 0.5)
     for i, one in enumerate(alone):
         part, side = (
             slice(6 * i, 6 * i + 6),
             PolicyTrainer(one, None, torch.optim.Adam(one.parameters(), lr=0.1)),
         )
-        side.step(-(scale[part] * one.judge(bare[part], actions[part])[0]).mean(), 0.5)
+        side.step(-(scale[part] * one.evaluate_actions(bare[part], actions[part])[0]).mean(), 0.5)
         assert torch.allclose(many.policy.trunk.weights[0][i].T, one.trunk[0].weight, atol=1e-4)
         assert torch.allclose(many.policy.heads[2].weights[0][i].T, one.heads[2].weight, atol=1e-4)
 
 
 def test_advantages_are_whitened_within_each_training():
     values, runs = torch.tensor([1.0, 3.0, 10.0, 30.0]), torch.tensor([0, 0, 1, 1])
-    assert policy_updates._whitened(values, runs).tolist() == pytest.approx([-1, 1, -1, 1])
-    assert policy_updates._whitened(values, None).tolist() != pytest.approx([-1, 1, -1, 1])
+    assert policy_updates._normalize(values, runs).tolist() == pytest.approx([-1, 1, -1, 1])
+    assert policy_updates._normalize(values, None).tolist() != pytest.approx([-1, 1, -1, 1])
 
 
 # Flat actions, elites ------------------------------------------------------------------------------
@@ -218,10 +253,10 @@ def test_advantages_are_whitened_within_each_training():
 
 def test_flat_actions_mean_what_they_mean_in_the_lesson():
     """0 is none; atoms of other agents are ignored, and who is told the same twice is told it once."""
-    told = glass._flat_atoms(np.array([[1, 1, 0, 4, 1, 9, 7, 8, 2]]))[0]
+    told = read_flat_atoms(np.array([[1, 1, 0, 4, 1, 9, 7, 8, 2]]))[0]
     assert told.tolist() == [[True, False, False], [True, False, False], [True, True, False]]
     rows = np.array([[0, 3, 5, 1, 2, 0], [2, 3, 5, 1, 2, 0], [5, 1, 15, 0, 1, 1]])
-    assert glass._repaired(rows).tolist() == [
+    assert repair_structures(rows).tolist() == [
         list(action_space.repaired(row)) for row in rows.tolist()
     ]
 
@@ -247,9 +282,9 @@ def a_buffer() -> tuple[EpisodeBatch, np.ndarray]:
 
 def test_one_threshold_leaves_the_kind_that_is_paid_less_without_an_elite():
     whole, correct = a_buffer()
-    one, each = (glass.elite(whole, correct, 0.5, by_kind) for by_kind in (False, True))
-    assert one.chosen.tolist() == [True] * 4 + [False] * 4 and len(set(one.tau[0])) == 1
-    assert each.chosen.tolist() == [False, False, True, True, False, False, True, True]
+    one, each = (select_elites(whole, correct, 0.5, by_kind) for by_kind in (False, True))
+    assert one.is_elite.tolist() == [True] * 4 + [False] * 4 and len(set(one.tau[0])) == 1
+    assert each.is_elite.tolist() == [False, False, True, True, False, False, True, True]
     assert each.tau[0, :2] == pytest.approx([5.75, 2.5])
 
 
@@ -299,15 +334,13 @@ def test_training_finds_what_is_paid():
     """Two worlds, a few hundred episodes: what is drawn is paid far more than at the start."""
     box = SETTINGS.glass.model_copy(update={"seeds": 2, "hidden": 16, "eval_points": [32, 384]})
     told = SETTINGS.model_copy(update={"glass": box})
-    worlds = ConfigurationWorlds.together(
-        [ConfigurationWorlds.drawn(told, seed, 1.0, 1.0) for seed in range(2)]
-    )
-    judge, found = glass.ConfigurationEvaluation(worlds), {}
-    glass.trained(
+    worlds = stack_worlds([make_world(told, seed, 1.0, 1.0) for seed in range(2)])
+    judge, found = ConfigurationEvaluation(worlds), {}
+    train(
         glass.UNDISCOUNTED,
         worlds,
         384,
-        lambda n, policy: found.update({n: judge.rows("x", policy, n)}),
+        lambda n, policy: found.update({n: judge.make_rows("x", policy, n)}),
     )
     assert (
         found[384].groupby("seed")["drawn"].mean() > found[0].groupby("seed")["drawn"].mean() + 0.5
@@ -316,16 +349,17 @@ def test_training_finds_what_is_paid():
 
 def test_steps_of_several_batches_stay_with_their_episodes():
     one = replace(
-        a_buffer()[0], steps=Steps(torch.tensor([0, 3]), *(torch.zeros(2, 1) for _ in range(5)))
+        a_buffer()[0],
+        steps=PromptSteps(torch.tensor([0, 3]), *(torch.zeros(2, 1) for _ in range(5))),
     )
-    both = policy_updates.joined([one, one])
+    both = policy_updates.concatenate_batches([one, one])
     assert both.steps.episode.tolist() == [0, 3, 8, 11] and len(both) == 16 and len(both.runs) == 16
 
 
 # Keys ----------------------------------------------------------------------------------------------
 
 MAP, BOUNDS, IMITATED = {"atlas"}, {"enumerated"}, {"arc-without-sft"}
-TRAINED = {*glass.NAMED}
+TRAINED = {*glass.VARIANTS_BY_LABEL}
 GLASS_FIELDS = {  # jobs that depend on a setting of the small world
     "seeds": MAP | BOUNDS | TRAINED,
     **dict.fromkeys(("interaction", "noise", "eval_points"), BOUNDS | TRAINED),

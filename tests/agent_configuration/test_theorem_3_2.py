@@ -22,7 +22,7 @@ def world(seed: int) -> tuple[np.ndarray, np.ndarray, np.random.Generator]:
 def test_the_refined_policy_has_the_shares_of_the_elite():
     questions, actions = np.array([0, 0, 0, 0, 1, 2, 2]), np.array([1, 1, 2, 0, 0, 2, 2])
     elite = np.array([True, True, True, False, True, True, False])
-    policy = theorem_3_2.refined(questions, actions, elite, (4, 3))
+    policy = theorem_3_2.fit_refined_policy(questions, actions, elite, (4, 3))
     assert policy == pytest.approx(np.array([[0, 2 / 3, 1 / 3], [1, 0, 0], [0, 0, 1], [0, 0, 0]]))
 
 

@@ -12,14 +12,14 @@ import torch
 from lib.agent_configuration import action_space
 from lib.agent_configuration.action_space import Configuration
 from lib.agent_configuration.agent_system import ConfiguredAnswer
-from lib.agent_configuration.policy_updates import Rules, joined
+from lib.agent_configuration.policy_updates import Rules, concatenate_batches
 from lib.agent_configuration.rewards import Weights
 from lib.agent_configuration.training import (
     ConfigurationPolicy,
     ConfigurationTraining,
     Refining,
     TrainingPlan,
-    pairs,
+    find_pairs,
     prefer_better,
     refine,
     train_side_by_side,
@@ -50,7 +50,7 @@ class Fake:
             correct, "7", "text", 1 + job.draw, 1, 1, 1, 0.0, 0.0, 0, (), 0, (), ()
         )
 
-    def rewards(self, jobs, outcomes, weights) -> np.ndarray:
+    def compute_rewards(self, jobs, outcomes, weights) -> np.ndarray:
         return np.array([weights.alpha * o.correct - weights.beta_s * o.calls for o in outcomes])
 
 
@@ -58,7 +58,7 @@ def training(
     seed: int = 0,
     kind: str = "hierarchy",
     system: Fake | None = None,
-    played: pd.DataFrame | None = None,
+    recorded: pd.DataFrame | None = None,
     items: list[Item] = ITEMS,
     updates: int = UPDATES,
     batch: int = BATCH,
@@ -68,7 +68,7 @@ def training(
     policy = ConfigurationPolicy(kind, STATES.shape[1], ATOMS, seed=seed)
     rules = Rules(grouped=grouped, stepwise=kind == MDP)
     plan = TrainingPlan(updates * batch, batch, (rate, rate), rules, Weights(), 4 if grouped else 1)
-    return ConfigurationTraining(policy, system or Fake(), items, STATES, plan, seed, played)
+    return ConfigurationTraining(policy, system or Fake(), items, STATES, plan, seed, recorded)
 
 
 def done(**told) -> ConfigurationTraining:
@@ -78,7 +78,7 @@ def done(**told) -> ConfigurationTraining:
 
 
 def weights(policy: ConfigurationPolicy) -> dict[str, bytes]:
-    return {name: array.tobytes() for name, array in policy.arrays().items()}
+    return {name: array.tobytes() for name, array in policy.to_arrays().items()}
 
 
 @cache
@@ -94,7 +94,9 @@ def chances(policy: ConfigurationPolicy) -> np.ndarray:
     """Of the workflow that solves each question."""
     with torch.no_grad():
         hidden = policy.structure.trunk(torch.from_numpy(STATES))
-        over = policy.structure.logits(hidden, 0, torch.zeros(2, 0, dtype=torch.int64)).softmax(-1)
+        over = policy.structure.compute_logits(
+            hidden, 0, torch.zeros(2, 0, dtype=torch.int64)
+        ).softmax(-1)
     return np.array(
         [over[i, action_space.WORKFLOWS.index(WANTED[item.prompt])] for i, item in enumerate(ITEMS)]
     )
@@ -118,12 +120,12 @@ def test_arc_learns_which_workflow_solves_which_question():
 )
 def test_rivals_learn_as_well(kind, grouped):
     made = done(kind=kind, updates=7, batch=40, rate=1e-2, grouped=grouped)
-    assert chances(made.policy).min() > 0.2 and (made.structure.value is None) == grouped
+    assert chances(made.policy).min() > 0.2 and (made.structure_trainer.value is None) == grouped
 
 
 def test_tries_of_a_group_are_of_one_question_and_of_different_dice():
     made = done(grouped=True, batch=16, updates=2)
-    for batch, _ in made.buffer:
+    for batch in made.batches:
         assert batch.groups.tolist() == [i // 4 for i in range(16)]
     rows = made.rows[0]
     assert (
@@ -144,9 +146,9 @@ class Filtered(Fake):
         failures = ("moderation",) if job.item.prompt == self.lost_prompt else ()
         return replace(super().outcome(job), failures=failures)
 
-    def rewards(self, jobs, outcomes, weights) -> np.ndarray:
+    def compute_rewards(self, jobs, outcomes, weights) -> np.ndarray:
         is_lost = [outcome.lost_calls > 0 for outcome in outcomes]
-        return np.where(is_lost, np.nan, super().rewards(jobs, outcomes, weights))
+        return np.where(is_lost, np.nan, super().compute_rewards(jobs, outcomes, weights))
 
 
 @pytest.mark.parametrize(
@@ -154,20 +156,21 @@ class Filtered(Fake):
 )
 def test_nothing_is_learned_from_an_episode_that_the_infrastructure_lost(kind, grouped):
     made = done(system=Filtered(LONG.prompt), kind=kind, grouped=grouped, batch=32, updates=4)
-    for (batch, correct), rows in zip(made.buffer, made.rows, strict=True):
+    batches = zip(made.batches, made.correct_by_batch, made.rows, strict=True)
+    for batch, correct, rows in batches:
         is_scored = (rows["prompt"] == CHAIN.prompt).to_numpy()
         assert 0 < is_scored.sum() < len(rows) and len(batch) == len(correct) == is_scored.sum()
         assert torch.equal(batch.rewards, torch.tensor(rows["reward"][is_scored].to_numpy("f4")))
         if batch.steps is not None:
             assert set(batch.steps.episode.tolist()) <= set(range(len(batch)))
-    weights_finite = [np.isfinite(array).all() for array in made.policy.arrays().values()]
+    weights_finite = [np.isfinite(array).all() for array in made.policy.to_arrays().values()]
     assert all(weights_finite)
     refined, about = refine(made, Refining(), seed=0)
     assert np.isfinite(about["tau"]) and all(
-        np.isfinite(a).all() for a in refined.arrays().values()
+        np.isfinite(a).all() for a in refined.to_arrays().values()
     )
-    matched = pairs(made, Refining(good=0.0, bad=10.0))
-    assert len(matched) and matched.max() < sum(len(batch) for batch, _ in made.buffer)
+    matched = find_pairs(made, Refining(good=0.0, bad=10.0))
+    assert len(matched) and matched.max() < sum(len(batch) for batch in made.batches)
 
 
 def test_an_update_of_lost_episodes_alone_changes_nothing():
@@ -183,17 +186,17 @@ def test_a_training_asks_for_every_episode_once_and_keeps_all_of_it():
     made = training(system=system)
     made.run(lambda training: seen.append(training.step))
     assert seen == list(range(1, UPDATES + 1)) and len(system.asked) == UPDATES * BATCH
-    assert len(made.rows) == len(made.buffer) == len(made.learned) == UPDATES
+    assert len(made.rows) == len(made.batches) == len(made.losses_by_update) == UPDATES
     rows = pd.concat(made.rows)
     assert rows["step"].tolist() == [i for i in range(UPDATES) for _ in range(BATCH)]
     assert rows["digest"].tolist() == [job.configuration.digest for job in system.asked]
-    rewards = np.concatenate([batch.rewards.numpy() for batch, _ in made.buffer])
+    rewards = np.concatenate([batch.rewards.numpy() for batch in made.batches])
     assert rewards == pytest.approx(rows["reward"].to_numpy(), rel=1e-6)
-    correct = np.concatenate([correct for _, correct in made.buffer])
+    correct = np.concatenate(made.correct_by_batch)
     assert correct.tolist() == [
         WANTED[job.item.prompt] == job.configuration.workflow for job in system.asked
     ]
-    assert {"structure_loss", "prompt_loss", "step"} < set(made.learned[0])
+    assert {"structure_loss", "prompt_loss", "step"} < set(made.losses_by_update[0])
 
 
 # Policies ------------------------------------------------------------------------------------------
@@ -220,10 +223,10 @@ def test_a_policy_chooses_valid_configurations_of_the_right_roles(kind):
 def test_what_a_flat_action_means():
     """Choice 0 is no atom, and an atom that is chosen twice counts once."""
     flat = ConfigurationPolicy("bandit", 3, ATOMS)
-    read = flat._read_flat([2, 1, 2, 0, 1, 2, 2, 1, 2, 5, 0, 0, 7, 0, 6])
+    read = flat._read_flat_action([2, 1, 2, 0, 1, 2, 2, 1, 2, 5, 0, 0, 7, 0, 6])
     atoms = ((NAMES[1], NAMES[0]), (NAMES[4],), (NAMES[6], NAMES[5]))
     assert read == Configuration((2, 1, 2, 0, 1, 2), atoms)
-    assert flat._read_flat([2, *[0] * 14]) == Configuration((2, 0, 0, 0, 0, 0))
+    assert flat._read_flat_action([2, *[0] * 14]) == Configuration((2, 0, 0, 0, 0, 0))
 
 
 def test_trainings_side_by_side_learn_what_each_learns_alone():
@@ -261,7 +264,7 @@ def test_a_policys_first_weights_hang_on_its_seed_alone_and_travel_to_another(ki
     same, other = (ConfigurationPolicy(kind, 3, ATOMS, seed=seed) for seed in (3, 4))
     assert torch.equal(torch.get_rng_state(), before)
     assert weights(one) == weights(same) != weights(other)
-    assert weights(other.take(one.arrays())) == weights(one)
+    assert weights(other.load_arrays(one.to_arrays())) == weights(one)
     at = torch.from_numpy(STATES)
     assert one.decide(at).configurations == other.decide(at).configurations
 
@@ -275,7 +278,9 @@ def whole(kind: str = "hierarchy", seed: int = 0) -> ConfigurationTraining:
 def test_equal_seeds_give_equal_bytes():
     once, again = whole(), done()
     assert weights(once.policy) == weights(again.policy) != weights(whole(seed=1).policy)
-    assert once.learned == again.learned and pd.concat(once.rows).equals(pd.concat(again.rows))
+    assert once.losses_by_update == again.losses_by_update and pd.concat(once.rows).equals(
+        pd.concat(again.rows)
+    )
 
 
 # Going on ------------------------------------------------------------------------------------------
@@ -292,11 +297,11 @@ def test_a_training_that_goes_on_asks_nothing_twice_and_ends_with_the_same_weigh
         tmp_path / "rollouts.parquet", pd.concat(rows[:kept], ignore_index=True)
     )
     system = Fake()
-    resumed = done(kind=kind, system=system, played=artifacts.read_parquet(path))
+    resumed = done(kind=kind, system=system, recorded=artifacts.read_parquet(path))
     assert len(system.asked) == (UPDATES - kept) * BATCH
     assert (
         weights(resumed.policy) == weights(whole(kind).policy)
-        and resumed.learned == whole(kind).learned
+        and resumed.losses_by_update == whole(kind).losses_by_update
     )
     columns = list(rows[0].columns)
     assert pd.concat(resumed.rows)[columns].equals(pd.concat(rows)[columns])
@@ -314,7 +319,7 @@ def test_a_training_that_goes_on_asks_nothing_twice_and_ends_with_the_same_weigh
 def test_rows_that_are_not_of_this_training_are_not_believed(other, items, kept, asked):
     """Two trainings of one seed first draw the same configurations where policies still know nothing."""
     system, rows = Fake(), pd.concat(whole(seed=other).rows, ignore_index=True)[:kept]
-    made = done(system=system, played=rows, items=items)
+    made = done(system=system, recorded=rows, items=items)
     assert len(system.asked) == asked and weights(made.policy) == weights(done(items=items).policy)
 
 
@@ -324,12 +329,14 @@ def test_rows_that_are_not_of_this_training_are_not_believed(other, items, kept,
 def mean_logp(policy: ConfigurationPolicy, made: ConfigurationTraining) -> float:
     """Of the structures that were right and in the best three tenths."""
     told, correct = (
-        joined([batch for batch, _ in made.buffer]),
-        np.concatenate([correct for _, correct in made.buffer]),
+        concatenate_batches(made.batches),
+        np.concatenate(made.correct_by_batch),
     )
     elite = torch.from_numpy(correct) & (told.rewards >= np.quantile(told.rewards.numpy(), 0.7))
     with torch.no_grad():
-        return float(policy.structure.judge(told.states[elite], told.structures[elite])[0].mean())
+        return float(
+            policy.structure.evaluate_actions(told.states[elite], told.structures[elite])[0].mean()
+        )
 
 
 SFT = Refining(epochs=4, batch=256, rates=(3e-3, 3e-3))
@@ -363,13 +370,8 @@ def buffer(*episodes: tuple[str, bool, float]) -> SimpleNamespace:
     """A training of which only the buffer matters: question, whether right, reward; in two batches."""
     half = len(episodes) // 2
     parts = [list(episodes[:half]), list(episodes[half:])]
-    batches = [
-        (
-            SimpleNamespace(rewards=torch.tensor([r for *_, r in part])),
-            np.array([correct for _, correct, _ in part]),
-        )
-        for part in parts
-    ]
+    batches = [SimpleNamespace(rewards=torch.tensor([r for *_, r in part])) for part in parts]
+    correct_by_batch = [np.array([correct for _, correct, _ in part]) for part in parts]
     rows = [
         pd.DataFrame(
             {
@@ -380,7 +382,7 @@ def buffer(*episodes: tuple[str, bool, float]) -> SimpleNamespace:
         )
         for part in parts
     ]
-    return SimpleNamespace(buffer=batches, rows=rows)
+    return SimpleNamespace(batches=batches, correct_by_batch=correct_by_batch, rows=rows)
 
 
 def test_pairs_are_of_one_wording_of_a_question_a_good_right_answer_and_a_bad_wrong_one():
@@ -396,10 +398,10 @@ def test_pairs_are_of_one_wording_of_a_question_a_good_right_answer_and_a_bad_wr
         ("a", False, 1.0),
         ("b", False, -1.0),
     )
-    assert pairs(told, Refining()).tolist() == [[0, 1], [7, 8], [2, 6]]
+    assert find_pairs(told, Refining()).tolist() == [[0, 1], [7, 8], [2, 6]]
     told = buffer(("a", True, 4.5), ("b", False, -1.0), ("a", False, -1.0), ("b", True, 5.0))
     told.rows[0]["prompt"], told.rows[1]["prompt"] = ["a A : x ?", "b ?"], ["a A : y ?", "b ?"]
-    assert pairs(told, Refining()).tolist() == [[3, 1]]
+    assert find_pairs(told, Refining()).tolist() == [[3, 1]]
 
 
 DPO = Refining(epochs=2, batch=16, rates=(1e-3, 1e-3), entropy=0.05, beta=0.05)
@@ -408,15 +410,20 @@ DPO = Refining(epochs=2, batch=16, rates=(1e-3, 1e-3), entropy=0.05, beta=0.05)
 def test_preferring_changes_a_copy_and_widens_the_gap_between_pairs():
     made = learnt()
     before, asked = weights(made.policy), len(made.system.asked)
-    short = SimpleNamespace(policy=made.policy, buffer=made.buffer[:5], rows=made.rows[:5])
-    played, (better, worse) = joined([batch for batch, _ in short.buffer]), pairs(short, DPO).T
+    short = SimpleNamespace(
+        policy=made.policy,
+        batches=made.batches[:5],
+        correct_by_batch=made.correct_by_batch[:5],
+        rows=made.rows[:5],
+    )
+    played, (better, worse) = concatenate_batches(short.batches), find_pairs(short, DPO).T
     policy, about = prefer_better(short, DPO, 0)
     assert weights(made.policy) == before and about == {"pairs": len(better)} and about["pairs"] > 5
     assert len(made.system.asked) == asked
 
     def gap(judged: ConfigurationPolicy) -> float:
         with torch.no_grad():
-            logp, _ = judged.structure.judge(played.states, played.structures)
+            logp, _ = judged.structure.evaluate_actions(played.states, played.structures)
         return float((logp[better] - logp[worse]).mean())
 
     assert gap(policy) > gap(made.policy) + 0.1
@@ -435,7 +442,7 @@ def test_a_policy_without_masks_repairs_what_it_draws():
 
 def test_without_an_elite_or_pairs_copies_are_as_they_were():
     made = done(updates=1)
-    made.buffer = [(batch, np.zeros_like(correct)) for batch, correct in made.buffer]
+    made.correct_by_batch = [np.zeros_like(correct) for correct in made.correct_by_batch]
     (refined, elite), (preferred, matched) = refine(made, SFT, 0), prefer_better(made, DPO, 0)
     assert (elite["elite"], elite["reward"]) == (0, 0.0) and matched == {"pairs": 0}
     for policy in (refined, preferred):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lib.agent_configuration.action_space import WORKFLOWS, Structure, agents, repaired
-from lib.agent_configuration.graph import graph
+from lib.agent_configuration.graph import trace_graph
 from lib.agent_configuration.workflows import CALLS, PROGRAMS
 from tests.agent_configuration.small import Asked, Voice, run, team
 
@@ -68,8 +68,8 @@ def calls(workflow: str, **told) -> list[tuple[str, int, str]]:
         )
         out.append((asked.role, agent, asked.content))
     assert (
-        made.spent.calls == made.spent.turns == len(out) == len(made.spent.trail)
-        and made.spent.trail[-1] is last
+        made.usage.calls == made.usage.turns == len(out) == len(made.usage.trail)
+        and made.usage.trail[-1] is last
     )
     return out
 
@@ -244,7 +244,7 @@ def test_only_sectioning_and_voting_have_calls_at_the_same_time(workflow):
     ],
 )
 def test_a_graph_has_an_edge_where_one_call_is_shown_another(workflow, nodes, edges):
-    drawn = graph(workflow)
+    drawn = trace_graph(workflow)
     assert (
         list(drawn.nodes) == nodes and drawn.edges == set(edges) and drawn.calls == CALLS[workflow]
     )
@@ -289,13 +289,13 @@ def test_there_is_a_program_for_every_workflow():
 
 def test_a_graph_is_drawn_in_a_notebook_too():
     async def cell():
-        return graph("verify")
+        return trace_graph("verify")
 
-    assert asyncio.run(cell()) == graph("verify")
+    assert asyncio.run(cell()) == trace_graph("verify")
 
 
 def test_the_evaluators_graph_holds_all_of_its_ways():
-    drawn = graph("evaluator")
+    drawn = trace_graph("evaluator")
     assert drawn.calls == (4, 7)
     drafts, checks, (end,) = (
         [number for number, node in enumerate(drawn.nodes) if node == one]

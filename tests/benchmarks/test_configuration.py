@@ -78,7 +78,7 @@ def play(model):
     told = atoms.prompts(LIBRARY, "lab")
     loop = EventLoopThread()
     with Sandbox() as sandbox:
-        tools = experiment.toolbox(sandbox)
+        tools = experiment.make_toolbox(sandbox)
 
         def play_batches(*batches):
             engine = LabModel(model)

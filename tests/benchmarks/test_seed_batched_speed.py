@@ -122,12 +122,15 @@ def make_tools():
 def make_agents():
     """Structure policies of twenty trainings: the trunk and the head of the workflow, on a batch of episodes."""
     settings, inputs = SETTINGS.configuration.glass, len(KINDS)
-    trunks = [policies.trunk(inputs, settings.hidden) for _ in range(settings.seeds)]
+    trunks = [policies.make_trunk(inputs, settings.hidden) for _ in range(settings.seeds)]
     heads = [nn.Linear(settings.hidden, SIZES[0]) for _ in range(settings.seeds)]
     helper = SeedBatched(
         [nn.Sequential(*trunk, head) for trunk, head in zip(trunks, heads, strict=True)]
     )
-    trunk, head = batched_policies._trunk(trunks), batched_policies.Stacked([heads], False)
+    trunk, head = (
+        batched_policies.stack_trunks(trunks),
+        batched_policies.StackedLinears([heads], is_trunk=False),
+    )
     states = torch.randn(settings.seeds, settings.batch, inputs)
     training = torch.arange(settings.seeds).repeat_interleave(settings.batch)
     rows = torch.cat([training[:, None].float(), states.flatten(0, 1)], 1)
@@ -142,7 +145,10 @@ class ActorCritic(nn.Module):
 
     def __init__(self, inputs: int, actions: int) -> None:
         super().__init__()
-        self.policy_net, self.value_net = policies.trunk(inputs, 64), policies.trunk(inputs, 64)
+        self.policy_net, self.value_net = (
+            policies.make_trunk(inputs, 64),
+            policies.make_trunk(inputs, 64),
+        )
         self.action_head, self.value_head = nn.Linear(64, actions), nn.Linear(64, 1)
 
     def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:

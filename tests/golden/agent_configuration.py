@@ -131,9 +131,9 @@ def small_jobs(folder: Path) -> list[SmallJob]:
         SmallJob(_first(jobs, experiment.DECLARED_SET), work, summarize_search),
         SmallJob(
             _first(
-                synthetic_benchmark.make_jobs(settings.configuration), synthetic_benchmark.LOOKS
+                synthetic_benchmark.make_jobs(settings.configuration), synthetic_benchmark.TRAINING
             ),
-            synthetic_benchmark.work,
+            synthetic_benchmark.run_job,
             summarize_benchmark,
         ),
     ]

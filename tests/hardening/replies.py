@@ -269,7 +269,7 @@ async def grade(model: ChatModel) -> None:
 async def choose_configuration(model: ChatModel) -> None:
     """A configuration by a prompted model, the declared one in its place, or a run that ends by name."""
     try:
-        (choice,) = await prompted_baseline.choose(model, [FACT], [])
+        (choice,) = await prompted_baseline.choose_configurations(model, [FACT], [])
     except InfrastructureError:
         return
     assert not choice.is_fallback or choice.configuration == BASE

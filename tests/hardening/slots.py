@@ -113,7 +113,7 @@ def ask_agents(url: str, kind: str, num: int) -> Counter[str]:
     with tempfile.TemporaryDirectory() as folder:
         models = lab_models(Path(folder) / "models")
         context = configuration.make_context(params, models, folder)
-        with configuration.opened_place(context, params.configuration) as place:
+        with configuration.open_workbench(context, params.configuration) as place:
             correct = place.play(NAME, jobs)["correct"]
     return Counter(questions=len(jobs), missed=int((~correct.astype(bool)).sum()))
 

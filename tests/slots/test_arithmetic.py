@@ -102,13 +102,13 @@ def team(able_server, tmp_path_factory):
     llm = {"models": {NAME: make_endpoint(able_server.url)}}
     params = make_team_settings(llm=llm, model=NAME, larger=NAME, prompted=NAME)
     context = configuration.make_context(params, models, tmp_path_factory.mktemp("runs"))
-    with configuration.opened_place(context, params.configuration) as place:
+    with configuration.open_workbench(context, params.configuration) as place:
         yield place
 
 
 def configure(workflow: str, tier: int) -> Configuration:
     """A workflow in which every agent may use every tool, and all have one budget."""
-    every_tool = 2 ** len(configuration.toolbox(None)) - 1
+    every_tool = 2 ** len(configuration.make_toolbox(None)) - 1
     structure = (WORKFLOWS.index(workflow), every_tool, every_tool, tier, tier, tier)
     return Configuration(repaired(structure))
 
@@ -137,6 +137,6 @@ def test_agents_of_lesson_07_answer_big_sums(workflow, team):
 def test_a_prompted_policy_of_lesson_07_is_read_as_it_chose(team):
     items = questions("chain", "test", 4)
     model = team.open_model(NAME)
-    choices = team.loop.run(prompted_policy.choose(model, items, ()))
+    choices = team.loop.run(prompted_policy.choose_configurations(model, items, ()))
     assert not any(choice.is_fallback for choice in choices)
     assert {choice.configuration.workflow for choice in choices} == {"reason"}

@@ -120,9 +120,9 @@ def test_as_agents_and_as_prompted_policy_it_works_on_questions(address, tmp_pat
     context = configuration.make_context(params, make_team_models(tmp_path / "models"), tmp_path)
     context = replace(context, cassettes=str(tmp_path))
     items = questions("chain", "test", 2)
-    with configuration.opened_place(context, params.configuration) as place:
+    with configuration.open_workbench(context, params.configuration) as place:
         table = place.play(NAME, [ConfiguredQuestion(item, BASE) for item in items])
         model = place.open_model(NAME)
-        choices = place.loop.run(prompted_policy.choose(model, items[:1], ()))
+        choices = place.loop.run(prompted_policy.choose_configurations(model, items[:1], ()))
     assert (table["failures"] == 0).all() and (table["cost_usd"] > 0).all()
     assert len(choices) == 1 and not choices[0].is_lost

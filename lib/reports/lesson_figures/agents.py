@@ -18,8 +18,8 @@ from lib.agent_configuration import experiment
 from lib.agent_configuration.action_space import AGENTS, DIMENSIONS, TIERS, WORKFLOWS, Configuration
 from lib.agent_configuration.agent_system import ConfiguredAnswer, ConfiguredQuestion
 from lib.agent_configuration.agent_team import Note
-from lib.agent_configuration.experiment import TEST_DRAW, opened_place
-from lib.agent_configuration.graph import Graph, graph
+from lib.agent_configuration.experiment import TEST_DRAW, open_workbench
+from lib.agent_configuration.graph import Graph, trace_graph
 from lib.agent_configuration.questions import questions
 from lib.config import Params
 from lib.language_models import checkpoints
@@ -69,7 +69,7 @@ def abbreviate_role(role: str) -> str:
 @plots.theme()
 def draw_workflow_graphs() -> Figure:
     """Draws all workflows as small graphs: calls from left to right, one lane and colour for each agent."""
-    graphs = {name: graph(name) for name in WORKFLOWS}
+    graphs = {name: trace_graph(name) for name in WORKFLOWS}
     roles = dict.fromkeys(role for g in graphs.values() for role, _ in g.nodes)
     legend = ", ".join(f"{abbreviate_role(role)} {role}" for role in roles)
     note = (
@@ -244,7 +244,7 @@ def replay_job(
 ) -> ConfiguredAnswer:
     """Runs a job once more with the agents' model. Hosted models answer from the recorded replies."""
     context = experiment.make_context(params, models, runs)
-    with opened_place(context, params.configuration) as environment:
+    with open_workbench(context, params.configuration) as environment:
         return environment.system(params.configuration.model).run([job])[0]
 
 

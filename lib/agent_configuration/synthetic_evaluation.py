@@ -1,0 +1,181 @@
+"""Evaluation in ARC's synthetic environment: exact expected rewards of what policies choose, and their bounds.
+
+Letters of shapes: R worlds, K kinds of questions, n = R * K * states questions, A = ATOMS_PER_AGENT.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from lib.agent_configuration.action_space import WORKFLOWS
+from lib.agent_configuration.questions import KINDS
+from lib.agent_configuration.synthetic_environment import (
+    AGENT_IS_PRESENT,
+    CALLS,
+    STREAM,
+    ConfigurationWorlds,
+    compute_bounds,
+)
+from lib.agent_configuration.synthetic_training import (
+    Elites,
+    StackedTrainings,
+    encode_choices,
+    make_states,
+)
+from lib.experiment import seeds
+
+
+@dataclass(frozen=True)
+class SampledEvaluation:
+    """What sampled choices come to, (R, K) each.
+
+    Attributes:
+        reward: Their expected reward.
+        outside: The share of choices that no elite episode has; 0 where there is no elite.
+    """
+
+    reward: np.ndarray
+    outside: np.ndarray
+
+
+class ConfigurationEvaluation:
+    """Evaluates policies on the same questions, whatever the variant and the episodes of training.
+
+    Attributes:
+        worlds: R worlds.
+        settings: `states` questions of each kind, and `num_samples` choices for each where choices are sampled.
+        world: (n,) the world of each question.
+        kind: (n,) its kind.
+        states: (n, 1 + K) what policies read.
+    """
+
+    def __init__(self, worlds: ConfigurationWorlds) -> None:
+        self.worlds = worlds
+        self.settings = worlds.settings.glass
+        num_worlds, num_kinds, num_states = len(worlds), len(KINDS), self.settings.states
+        self.world = np.repeat(np.arange(num_worlds), num_kinds * num_states)
+        self.kind = np.tile(np.repeat(np.arange(num_kinds), num_states), num_worlds)
+        rng = seeds.rng(*STREAM, "tests")
+        noise = rng.standard_normal((num_kinds * num_states, num_kinds))
+        noise = self.settings.observation_noise * noise
+        self.states = make_states(self.world, self.kind, np.tile(noise, (num_worlds, 1)))
+
+    def compute_greedy_rewards(self, trainings: StackedTrainings) -> np.ndarray:
+        """The exact expected reward of the likeliest choices, (R, K)."""
+        decisions = trainings.decide(self.states, None)
+        probability = self._compute_probability(decisions.structures, decisions.has_atom)
+        return self._average(self._compute_reward(decisions.structures, probability))
+
+    def _compute_probability(self, structures: np.ndarray, has_atom: np.ndarray) -> np.ndarray:
+        """The probability of a correct answer to each question, (n,)."""
+        table = self.worlds.describe(structures)
+        return self.worlds.compute_success_probability(self.world, self.kind, table, has_atom)
+
+    def _compute_reward(self, structures: np.ndarray, probability: np.ndarray) -> np.ndarray:
+        """The expected reward for each question, (n,)."""
+        table = self.worlds.describe(structures)
+        return self.worlds.compute_reward(probability, self.world, self.kind, table)
+
+    def _average(self, values: np.ndarray) -> np.ndarray:
+        """Average values of questions, (n,), over those of one world and kind, (R, K)."""
+        return values.reshape(len(self.worlds), len(KINDS), -1).mean(-1)
+
+    def make_rows(
+        self, method: str, trainings: StackedTrainings, step: int, elites: Elites | None = None
+    ) -> pd.DataFrame:
+        """Evaluate policies.
+
+        Args:
+            method: Name of the variant.
+            trainings: Its policies.
+            step: Episodes of each training so far.
+            elites: What the policies have imitated; None if they have not.
+
+        Returns:
+            A row for each world and kind of question. Of the likeliest choices: reward, correct, asked (calls of
+            agents), instructions (atoms of agents that are present), and the workflow that is chosen most. Of sampled
+            choices: drawn (their reward). After imitation also margin (drawn minus tau), and outside (the share of
+            sampled choices that no elite episode has).
+        """
+        decisions = trainings.decide(self.states, None)
+        workflow = decisions.structures[:, 0]
+        probability = self._compute_probability(decisions.structures, decisions.has_atom)
+        reward = self._compute_reward(decisions.structures, probability)
+        num_atoms = (decisions.has_atom.sum(-1) * AGENT_IS_PRESENT[workflow]).sum(-1)
+        sampled = self._evaluate_sampled(trainings, elites)
+        columns = {
+            "reward": self._average(reward),
+            "correct": self._average(probability),
+            "drawn": sampled.reward,
+            "asked": self._average(CALLS[workflow].sum(1)),
+            "instructions": self._average(num_atoms),
+        }
+        if elites is not None:
+            columns["margin"] = sampled.reward - elites.tau
+            columns["outside"] = sampled.outside
+
+        # The workflow that is chosen most for each world and kind
+        by_world_and_kind = workflow.reshape(len(self.worlds) * len(KINDS), -1)
+        main_workflow = np.array([np.bincount(row).argmax() for row in by_world_and_kind])
+        rows = _make_rows(columns, main_workflow)
+        return rows.assign(method=method, role="paper" if step else "start", step=step)
+
+    def _evaluate_sampled(
+        self, trainings: StackedTrainings, elites: Elites | None
+    ) -> SampledEvaluation:
+        """Average over `num_samples` sampled choices for each question."""
+        elite_choices = None if elites is None else elites.list_choices()
+        reward = 0.0
+        outside = 0.0
+        for sample in range(self.settings.num_samples):
+            generator = seeds.torch_generator(*STREAM, "looks", seed=sample)
+            decisions = trainings.decide(self.states, generator)
+            structures, has_atom = decisions.structures, decisions.has_atom
+            probability = self._compute_probability(structures, has_atom)
+            reward = reward + self._average(self._compute_reward(structures, probability))
+            if elite_choices is not None:
+                choices = encode_choices(self.world, self.kind, structures, has_atom)
+                is_outside = [choice not in elite_choices for choice in choices]
+                outside = outside + self._average(np.array(is_outside, float))
+        num_samples = self.settings.num_samples
+        return SampledEvaluation(reward / num_samples, outside / num_samples)
+
+
+def make_bound_rows(worlds: ConfigurationWorlds, step: int) -> pd.DataFrame:
+    """The best constant and the optimum, as rows of `ConfigurationEvaluation.make_rows`."""
+    bounds = compute_bounds(worlds)
+    constant_workflow = np.repeat(bounds.constant_structure[:, 0], len(KINDS))
+    constant = _make_rows({"reward": bounds.constant}, constant_workflow)
+    optimum = _make_rows({"reward": bounds.optimum}, bounds.optimal_workflow.ravel())
+    tables = [
+        constant.assign(method="best constant", role="constant"),
+        optimum.assign(method="optimum", role="oracle"),
+    ]
+    return pd.concat(tables, ignore_index=True).assign(step=step)
+
+
+def _make_rows(columns: dict[str, np.ndarray], workflow: np.ndarray) -> pd.DataFrame:
+    """Make a row for each world and kind of question.
+
+    Args:
+        columns: (R, K) values by name.
+        workflow: (R * K,) number of the workflow.
+
+    Returns:
+        The columns, with seed (of the world), item, condition (the kind) and workflow (its name).
+    """
+    values = next(iter(columns.values()))
+    worlds, kinds = np.indices(values.shape).reshape(2, -1)
+    rows = pd.DataFrame({name: np.asarray(value, float).ravel() for name, value in columns.items()})
+    kind_names = [KINDS[kind].name for kind in kinds]
+    # What a kind of question asks for differs between worlds, so each world has items of its own.
+    items = [f"world {world}, {name}" for world, name in zip(worlds, kind_names, strict=True)]
+    return rows.assign(
+        seed=worlds,
+        item=items,
+        condition=kind_names,
+        workflow=[WORKFLOWS[number] for number in workflow],
+    )
