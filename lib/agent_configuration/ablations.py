@@ -117,7 +117,7 @@ def _compare(
 
     Args:
         params: All settings.
-        name: Of the comparison.
+        name: Name of the comparison.
         about: What is varied.
         rows: What `tests` returned.
         labels: What tables call each method, in their order.

@@ -59,7 +59,7 @@ class Configuration:
     atoms: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]] = ((), (), ())
 
     def __post_init__(self) -> None:
-        checked(self.structure)
+        check_structure(self.structure)
 
     @property
     def workflow(self) -> str:
@@ -67,7 +67,7 @@ class Configuration:
 
     def tools(self, agent: int) -> tuple[str, ...]:
         """What the agent (0, 1 or 2) may call; the answerer has no tools."""
-        return subset(self.structure[1 + agent]) if agent < 2 else ()
+        return list_tools(self.structure[1 + agent]) if agent < 2 else ()
 
     def tier(self, agent: int) -> int:
         """The agent's budget: 0 (low) to 2 (high)."""
@@ -76,7 +76,7 @@ class Configuration:
     @property
     def allocated(self) -> int:
         """n_alloc: tools allocated to agents that the workflow has (eq. 4)."""
-        return sum(len(self.tools(agent)) for agent in agents(self.workflow)[:2] if agent < 2)
+        return sum(len(self.tools(agent)) for agent in list_agents(self.workflow)[:2] if agent < 2)
 
     @property
     def digest(self) -> str:
@@ -85,26 +85,26 @@ class Configuration:
 
     def __str__(self) -> str:
         words = [self.workflow]
-        for agent in agents(self.workflow):
+        for agent in list_agents(self.workflow):
             atoms = [f"'{atom}'" for atom in self.atoms[agent]]
             setup = [TIERS[self.tier(agent)], *self.tools(agent), *atoms]
             words.append(f"{AGENTS[agent]}({', '.join(setup)})")
         return " ".join(words)
 
 
-def agents(workflow: str) -> tuple[int, ...]:
+def list_agents(workflow: str) -> tuple[int, ...]:
     """The agents that a workflow has: all three, but the second in `SINGLE` and the third in "direct"."""
     if workflow == "direct":
         return (0,)
     return (0, 2) if workflow in SINGLE else (0, 1, 2)
 
 
-def subset(bits: int) -> tuple[str, ...]:
+def list_tools(bits: int) -> tuple[str, ...]:
     """The tools of a number from 0 to 15."""
     return tuple(tool for i, tool in enumerate(TOOLS) if bits >> i & 1)
 
 
-def bits(tools: Sequence[str]) -> int:
+def encode_tools(tools: Sequence[str]) -> int:
     """The number of a set of tools: the sum of 2^i over its tools. Raises SpaceError for a tool that there is not."""
     unknown = [tool for tool in tools if tool not in TOOLS]
     if unknown:
@@ -112,7 +112,7 @@ def bits(tools: Sequence[str]) -> int:
     return sum(1 << TOOLS.index(tool) for tool in set(tools))
 
 
-def checked(structure: Sequence[int]) -> Structure:
+def check_structure(structure: Sequence[int]) -> Structure:
     """Check a structure.
 
     Args:
@@ -144,13 +144,13 @@ def mask(tools: tuple[str, ...] = TOOLS) -> dict[str, np.ndarray]:
     """Make m_i(w), the masks that say what is valid once the workflow is chosen (ARC, 3.2).
 
     Args:
-        tools: That agents may be given; sets with any other tool are excluded.
+        tools: The tools that agents may be given; sets with any other tool are excluded.
 
     Returns:
         (workflows, size) bool for each dimension, by name.
     """
     masks = {name: np.ones((len(WORKFLOWS), size), bool) for name, size in DIMENSIONS.items()}
-    excluded_bits = SUBSETS - 1 - bits(tools)
+    excluded_bits = SUBSETS - 1 - encode_tools(tools)
     has_excluded_tool = (np.arange(SUBSETS) & excluded_bits) > 0  # (subsets,)
     for name in ("tools1", "tools2"):
         masks[name][:, has_excluded_tool] = False
@@ -172,7 +172,7 @@ def valid(tools: tuple[str, ...] = TOOLS) -> int:
     return int(num_structures_by_workflow.sum())
 
 
-def structures() -> np.ndarray:
+def list_structures() -> np.ndarray:
     """All valid structures, (41,904, 6) int, in lexical order."""
     all_structures = np.indices(SIZES).reshape(len(SIZES), -1).T  # (62,208, 6)
     workflows = all_structures[:, 0]
@@ -182,7 +182,7 @@ def structures() -> np.ndarray:
     return all_structures[is_valid]
 
 
-def repaired(structure: Sequence[int]) -> Structure:
+def repair_structure(structure: Sequence[int]) -> Structure:
     """Make a structure valid by setting pinned dimensions to 0, which is what it means. For policies without masks."""
     workflow = int(structure[0])
     values = []
@@ -203,5 +203,5 @@ def without_other_tools(structure: Sequence[int], tools: Sequence[str]) -> Struc
         The structure with these tools alone.
     """
     workflow, tools1, tools2, *budgets = structure
-    allowed_bits = bits(tools)
+    allowed_bits = encode_tools(tools)
     return (workflow, tools1 & allowed_bits, tools2 & allowed_bits, *budgets)

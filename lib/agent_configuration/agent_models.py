@@ -25,8 +25,8 @@ class AgentModel(Protocol):
     """A model that takes turns in a workflow.
 
     Attributes:
-        name: In the settings.
-        backend: As of `Reply`.
+        name: Name in the settings.
+        backend: Where it runs, as of `Reply`.
         price_in: US dollars per token read.
         price_out: US dollars per token written.
         seconds_per_token: Per token written, by the declared clock.
@@ -50,7 +50,7 @@ class AgentModel(Protocol):
         Args:
             messages: The conversation.
             tools: On offer, by name.
-            max_tokens: Of the turn.
+            max_tokens: Most tokens that the turn may have.
             key: Seed of its random numbers.
 
         Returns:
@@ -81,10 +81,11 @@ class LabAgentModel:
         self.seconds_per_token = 1 / model.served.card["tokens_per_second"]
 
     async def take_turn(self, messages, tools, max_tokens, key) -> Reply:
-        ids = chat_template.encode_conversation(messages, tuple(tools))
-        seed = derive_request_seed(ids, key)
+        """The next turn, see `AgentModel`."""
+        token_ids = chat_template.encode_conversation(messages, tuple(tools))
+        seed = derive_request_seed(token_ids, key)
         reply = await self.model.continue_tokens(
-            ids, max_tokens, self.temperature, seed, bool(tools)
+            token_ids, max_tokens, self.temperature, seed, bool(tools)
         )
         if reply.failure is not None and reply.failure.kind == "empty":
             return replace(reply, failure=None)  # an agent may leave an empty note
@@ -110,8 +111,8 @@ class ChatAgentModel:
         """Prepare to ask.
 
         Args:
-            model: Who is asked.
-            temperature: Of its turns.
+            model: The model that is asked.
+            temperature: Sampling temperature of its turns.
             seconds_per_token: Declared, for servers tell no clock.
         """
         self.model = model
@@ -134,6 +135,7 @@ class ChatAgentModel:
         return await self.model.reply_to(request)
 
     def run_tool(self, tool: Tool, arguments_text: str) -> str:
+        """What a tool replies to a call; also to one line of text in place of its arguments."""
         try:
             return tool(arguments_text)
         except ToolError:
@@ -149,7 +151,16 @@ class ChatAgentModel:
         return arguments_text if fields is None else join_values(fields.values())
 
     def write_exchange(self, reply: Reply, result: str) -> list[dict[str, Any]]:
-        (call, *_) = reply.tool_calls
+        """A tool call and its result as messages.
+
+        Args:
+            reply: The reply whose first tool call was carried out.
+            result: What the tool replied.
+
+        Returns:
+            The message of the assistant and that of the tool, with the same id.
+        """
+        call = reply.tool_calls[0]
         call_id = call.id or _make_call_id(call)
         # The server's own message, verbatim: some refuse a conversation that lacks their ids or their reasoning.
         message = dict(reply.message)
@@ -175,12 +186,12 @@ def _make_call_id(call: ToolCall) -> str:
 
 
 def answer_call(tool: Tool, arguments_text: str, model: AgentModel, replacement: str) -> str:
-    """What the model reads of a call.
+    """Carry out a call of a tool, and say what the model reads of it.
 
     Args:
-        tool: The one that is called.
-        arguments_text: As the model wrote them.
-        model: Whose call it is.
+        tool: The tool that is called.
+        arguments_text: The arguments as the model wrote them.
+        model: The model whose call it is.
         replacement: What is said in place of the tool's complaint; "" for the complaint itself.
 
     Returns:

@@ -14,7 +14,7 @@ import pandas as pd
 from lib.agent_configuration.action_space import Configuration
 from lib.agent_configuration.agent_models import AgentModel
 from lib.agent_configuration.agent_team import Note, Team
-from lib.agent_configuration.questions import kind_of, solved
+from lib.agent_configuration.questions import is_solved, kind_of
 from lib.agent_configuration.rewards import Weights, reward
 from lib.agent_configuration.workflows import PROGRAMS, Workflow
 from lib.experiment import seeds
@@ -53,12 +53,12 @@ class ConfiguredAnswer:
         correct: 0 or 1, or between them where a scorer gives parts of a point.
         answer: The answer in the last turn; None where there is none.
         text: The last turn.
-        calls: Of agents, n_steps of the reward.
-        turns: Of the model.
+        calls: Calls of agents, n_steps of the reward.
+        turns: Turns of the model.
         tokens_in: Tokens read.
         tokens_out: Tokens written.
         cost_usd: US dollars.
-        seconds: On the longest way, by the declared clock.
+        seconds: How long it took, by the declared clock; calls that go on together count once.
         used: Calls of tools.
         tools: Their names, in order.
         cut: Calls that were cut off.
@@ -111,7 +111,7 @@ class System:
             tools: By name.
             tiers: Tokens of the three budgets; or a row of three for each of the three agents.
             prompts: The text of each atom by name, as the model is to read it.
-            loop: Where calls are awaited.
+            loop: The event loop that calls are awaited on.
             programs: The program of each workflow.
             scorer: Scores the last turn of an episode; None for the rule of the lesson's questions.
             stops_at_lost_calls: Whether a call that a later run may get answered ends the work; if not, its episode
@@ -127,7 +127,7 @@ class System:
         self.scorer = scorer
         self.stops_at_lost_calls = stops_at_lost_calls
         self.tells_rules = tells_rules
-        # Told how many episodes of a batch are finished, and how many there are.
+        # Called with the number of episodes of a batch that are finished, and the number of all.
         self.report_progress: Callable[[int, int], None] = lambda num_finished, num_episodes: None
 
     @property
@@ -147,7 +147,14 @@ class System:
         return self.loop.run(self.run_async(jobs))
 
     async def run_async(self, jobs: Sequence[ConfiguredQuestion]) -> list[ConfiguredAnswer]:
-        """Do the same as `run`, on an event loop that is running already."""
+        """Answer questions under configurations, on an event loop that is running already.
+
+        Args:
+            jobs: The questions; equal jobs are done once.
+
+        Returns:
+            The outcome of each job, in order.
+        """
         distinct_jobs = {self._name(job): job for job in jobs}
         num_finished = 0
 
@@ -224,11 +231,15 @@ class System:
     async def _score(self, item: Item, text: str) -> tuple[float, str]:
         """Score an answer.
 
+        Args:
+            item: The question.
+            text: The last turn of its episode.
+
         Returns:
             The score from 0 to 1, and "" or the kind of failure of a judgement that was lost.
         """
         if self.scorer is None:
-            return float(solved(item, text)), ""
+            return float(is_solved(item, text)), ""
         (score,) = await self.scorer.score_all([item], [text])
         if not score.lost:
             return score.value, ""
@@ -258,7 +269,7 @@ class System:
             tokens=np.array([outcome.tokens_out for outcome in outcomes], float),
             used=np.array([outcome.used for outcome in outcomes], float),
             allocated=np.array([job.configuration.allocated for job in jobs]),
-            most=self.max_tokens,
+            max_tokens=self.max_tokens,
             weights=weights,
         )
         is_lost = np.array([outcome.lost_calls > 0 for outcome in outcomes], bool)
@@ -340,7 +351,7 @@ def drop_lost_questions(*tables: pd.DataFrame) -> list[pd.DataFrame]:
     """Leave out questions of which the infrastructure lost an answer, for everyone, so that all answer the same ones.
 
     Args:
-        *tables: Of `make_table`.
+        *tables: Tables of `make_table`.
 
     Returns:
         The tables without the rows of a question whose reward is nan in any of them.

@@ -111,8 +111,8 @@ class Usage:
     """What calls of agents took.
 
     Attributes:
-        calls: Of agents.
-        turns: Of the model; each use of a tool takes one more.
+        calls: Calls of agents.
+        turns: Turns of the model; each use of a tool takes one more.
         tokens_in: Tokens read.
         tokens_out: Tokens written.
         cost_usd: US dollars.

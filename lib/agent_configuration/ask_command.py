@@ -79,7 +79,7 @@ def ask(options: argparse.Namespace) -> AnsweredQuestion:
     """Let a trained policy configure the agents for the question, and let them answer it.
 
     Args:
-        options: Of the command line.
+        options: Options of the command line.
 
     Returns:
         The question with its answer.
@@ -99,14 +99,14 @@ def ask(options: argparse.Namespace) -> AnsweredQuestion:
         with experiment.open_workbench(context, params.configuration) as bench:
             kind = experiment.guess_kind(bench, item)
             policy = experiment.read_published_policy(options.policy, bench, kind)
-            states = torch.from_numpy(bench.states([item]))
+            states = torch.from_numpy(bench.make_states([item]))
             (configuration,) = policy.decide(states).configurations
 
             costs = announce_questions(params, 1, "one question")
             if costs:
                 print(costs, file=sys.stderr, flush=True)
             job = ConfiguredQuestion(item, configuration, options.seed)
-            (outcome,) = bench.system(params.configuration.model).run([job])
+            (outcome,) = bench.make_system(params.configuration.model).run([job])
             reasons = explain.list_reasons(policy, states)
         export_recording(params.llm, experiment.NAME, folder)
     return AnsweredQuestion(configuration, reasons, outcome)

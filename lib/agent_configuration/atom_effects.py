@@ -35,18 +35,18 @@ def measure_atom_effects(bench: ConfigurationWorkbench) -> pd.DataFrame:
         Rows with atom (NO_ATOM for the reference), group (the kind), item, sample and COLUMNS.
     """
     tables = []
-    items = bench.items("dev", bench.settings.dev_items)
+    items = bench.draw_items("dev", bench.settings.dev_items)
     for atom in (None, *bench.atoms):
-        fitting = [item for item in items if atom is None or _fits(atom, item, bench)]
+        fitting_items = [item for item in items if atom is None or _fits(atom, item, bench)]
         jobs = [
             ConfiguredQuestion(item, _configure(atom), TEST_DRAW + sample)
             for sample in range(NUM_SAMPLES)
-            for item in fitting
+            for item in fitting_items
         ]
-        played = bench.play(bench.settings.model, jobs)
-        rows = played[["group", *COLUMNS]].assign(
+        episodes = bench.play(bench.settings.model, jobs)
+        rows = episodes[["group", *COLUMNS]].assign(
             atom=NO_ATOM if atom is None else atom.name,
-            item=played["key"] + played["prompt"],
+            item=episodes["key"] + episodes["prompt"],
             sample=[job.draw - TEST_DRAW for job in jobs],
         )
         tables.append(rows)
@@ -55,8 +55,11 @@ def measure_atom_effects(bench: ConfigurationWorkbench) -> pd.DataFrame:
 
 def _configure(atom: Atom | None) -> Configuration:
     """The reference configuration, with one agent told one atom."""
-    named = [() if atom is None or atom.role != role else (atom.name,) for role in AGENTS]
-    return Configuration(REFERENCE, tuple(named))
+    atoms_by_agent = []
+    for role in AGENTS:
+        is_told = atom is not None and atom.role == role
+        atoms_by_agent.append((atom.name,) if is_told else ())
+    return Configuration(REFERENCE, tuple(atoms_by_agent))
 
 
 def _fits(atom: Atom, item: Item, bench: ConfigurationWorkbench) -> bool:
@@ -91,10 +94,13 @@ def estimate_atom_effects(rows: pd.DataFrame, columns: Sequence[str] = COLUMNS) 
 
 
 def list_idle_atoms(rows: pd.DataFrame) -> list[str]:
-    """Atoms with which every single episode is as it is without them: they do nothing.
+    """List the atoms that do nothing: with them every single episode is as it is without them.
 
     Args:
         rows: What `measure_atom_effects` returned.
+
+    Returns:
+        Their names.
     """
     key = ["item", "sample"]
     reference = rows[rows["atom"] == NO_ATOM].set_index(key)[list(COLUMNS)]

@@ -45,7 +45,7 @@ class Atom(BaseModel):
     role: str = ""
 
 
-def library(path: str | Path = LIBRARY) -> list[Atom]:
+def read_library(path: str | Path = LIBRARY) -> list[Atom]:
     """Read a library of atoms.
 
     Args:
@@ -101,7 +101,7 @@ def _check_mapping(path: str | Path, location: str, value: object) -> None:
         )
 
 
-def roles(atoms: Sequence[Atom]) -> np.ndarray:
+def find_roles(atoms: Sequence[Atom]) -> np.ndarray:
     """Which agent may be told which atom, (3, atoms) bool."""
     return np.array([[atom.role == role for atom in atoms] for role in AGENTS])
 
@@ -111,7 +111,7 @@ def select_atoms(atoms: Sequence[Atom], backend: str, kind: str = "") -> list[At
 
     Args:
         atoms: The library.
-        backend: Of the agents; a lab model is offered only what it obeys.
+        backend: Backend of the agents; a lab model is offered only what it obeys.
         kind: The kind of question; "" for all kinds. An atom that was written for another kind is left out.
 
     Returns:
@@ -126,7 +126,7 @@ def select_atoms(atoms: Sequence[Atom], backend: str, kind: str = "") -> list[At
     return selected
 
 
-def prompts(atoms: Sequence[Atom], backend: str) -> dict[str, str]:
+def collect_prompts(atoms: Sequence[Atom], backend: str) -> dict[str, str]:
     """What each atom says, by name: hints for lab models, sentences for others."""
     selected = select_atoms(atoms, backend)
     return {atom.name: atom.hint if backend == "lab" else atom.text for atom in selected}
@@ -135,7 +135,7 @@ def prompts(atoms: Sequence[Atom], backend: str) -> dict[str, str]:
 # Appendix E ----------------------------------------------------------------------------------------
 
 
-def uniqueness(vectors: np.ndarray) -> float:
+def compute_uniqueness(vectors: np.ndarray) -> float:
     """Compute 1 minus the mean cosine similarity of pairs of atoms.
 
     Args:
@@ -152,12 +152,12 @@ def uniqueness(vectors: np.ndarray) -> float:
     return 1 - float(sum_over_pairs / (n * (n - 1)))
 
 
-def coverage(atoms: Sequence[Atom]) -> float:
+def compute_coverage(atoms: Sequence[Atom]) -> float:
     """Share of the six strategies that the atoms have."""
     return len({atom.strategy for atom in atoms}) / len(STRATEGIES)
 
 
-def semantic_diversity(vectors: np.ndarray, num_clusters: int = 3) -> float:
+def compute_semantic_diversity(vectors: np.ndarray, num_clusters: int = 3) -> float:
     """Compute how well atoms fall into clusters: the silhouette of k-means.
 
     Args:
@@ -175,7 +175,7 @@ def semantic_diversity(vectors: np.ndarray, num_clusters: int = 3) -> float:
     return float(silhouette_score(vectors, labels))
 
 
-def specificity(vectors: np.ndarray, base_vectors: np.ndarray) -> float:
+def compute_specificity(vectors: np.ndarray, base_vectors: np.ndarray) -> float:
     """Compute the mean cosine distance of atoms to the nearest base atom.
 
     Args:
@@ -210,15 +210,15 @@ def measure_families(
         atoms_of_family = [atom for atom in atoms if atom.family == family]
         vectors = encode([atom.text for atom in atoms_of_family])
         measures = {
-            "uniqueness": uniqueness(vectors),
-            "coverage": coverage(atoms_of_family),
-            "semantic": semantic_diversity(vectors),
+            "uniqueness": compute_uniqueness(vectors),
+            "coverage": compute_coverage(atoms_of_family),
+            "semantic": compute_semantic_diversity(vectors),
         }
         finite_values = [value for value in measures.values() if np.isfinite(value)]
         diversity = float(np.mean(finite_values))
         measures["specificity"] = float("nan")
         if family != BASE:
-            measures["specificity"] = specificity(vectors, base_vectors)
+            measures["specificity"] = compute_specificity(vectors, base_vectors)
         measures_by_family[family] = {
             "atoms": len(atoms_of_family),
             **measures,

@@ -17,18 +17,30 @@ MOST_ACCURATE = "most accurate constant"  # whatever it costs
 
 
 def find_best_number(tried: pd.DataFrame, column: str = "reward", split: str = "train") -> int:
-    """The number of the configuration with the best mean of a column on a split's questions, among these rows."""
+    """Find the configuration with the best mean.
+
+    Args:
+        tried: Rows with split and number (of the configuration).
+        column: Name of the column whose mean is compared.
+        split: The questions that are averaged over.
+
+    Returns:
+        Its number.
+    """
     rows = tried[(tried["split"] == split) & tried[column].notna()]
     return int(rows.groupby("number")[column].mean().idxmax())
 
 
 def select_constant(tried: pd.DataFrame, set_name: str = "", split: str = "test") -> pd.DataFrame:
-    """Rows of the best configuration for all questions.
+    """Select the best configuration for all questions, by mean reward on training questions.
 
     Args:
         tried: Rows with split, set, number and reward.
         set_name: Only configurations of this set; "" for all.
-        split: Whose rows.
+        split: The questions whose rows are returned.
+
+    Returns:
+        Its rows.
     """
     candidates = tried[tried["set"] == set_name] if set_name else tried
     best = find_best_number(candidates)
@@ -38,9 +50,15 @@ def select_constant(tried: pd.DataFrame, set_name: str = "", split: str = "test"
 def select_constant_per_kind(
     tried: pd.DataFrame, set_name: str = "", split: str = "test"
 ) -> pd.DataFrame:
-    """Rows of the best configuration for each kind of question; arguments as of `select_constant`.
+    """Select the best configuration for each kind of question, which a policy that is trained for one kind has to beat.
 
-    A policy that is trained for one kind has to beat it.
+    Args:
+        tried: Rows with group (the kind), split, set, number and reward.
+        set_name: Only configurations of this set; "" for all.
+        split: The questions whose rows are returned.
+
+    Returns:
+        The rows of each kind under its best configuration.
     """
     tables = [
         select_constant(of_kind, set_name, split)
@@ -50,10 +68,13 @@ def select_constant_per_kind(
 
 
 def select_oracle(*tables: pd.DataFrame) -> pd.DataFrame:
-    """Of each question the row with the highest reward, among all rows on it; of equals the cheaper one.
+    """Select for each question the row with the highest reward, of equal ones the cheapest.
 
     Args:
         *tables: Rows on the same sample of the questions. Nothing in them is above the oracle, by construction.
+
+    Returns:
+        One row for each question.
     """
     rows = pd.concat(tables, ignore_index=True)
     ordered = rows.sort_values(["reward", "cost_usd"], ascending=[False, True], kind="stable")
@@ -72,7 +93,7 @@ def oracle_dominates(oracle: pd.DataFrame, rows: pd.DataFrame) -> bool:
 
 
 def make_gate_rows(tried: pd.DataFrame) -> pd.DataFrame:
-    """What choosing a configuration for each question gains on dev questions, from which nothing learns.
+    """Make rows for what choosing a configuration for each question gains on dev questions, from which nothing learns.
 
     The choice is made on one sample and scored on the other, both ways round, so that luck gains nothing. Of the
     configurations that were right on the first sample it takes the one with the best mean reward on the kind's training
@@ -86,51 +107,69 @@ def make_gate_rows(tried: pd.DataFrame) -> pd.DataFrame:
         Rows with method (BEST_PER_QUESTION, BEST_PER_KIND, BEST_CONSTANT, MOST_ACCURATE), sample, and the columns of
         `tried`.
     """
-    samples = [tried[tried["split"] == split] for split in ("dev", "dev_again")]
+    first_sample = tried[tried["split"] == "dev"]
+    second_sample = tried[tried["split"] == "dev_again"]
     best = find_best_number(tried)
     most_accurate = find_best_number(tried, "correct")
     train = tried[tried["split"] == "train"]
     # Mean reward on training questions, (kinds, configurations)
-    priors = train.pivot_table(index="group", columns="number", values="reward")
-    best_by_kind = priors.idxmax(axis=1)
+    mean_rewards = train.pivot_table(index="group", columns="number", values="reward")
+    best_by_kind = mean_rewards.idxmax(axis=1)
+
     tables = []
-    for sample, (choosing, scoring) in enumerate([samples, samples[::-1]]):
+    pairs_of_samples = [(first_sample, second_sample), (second_sample, first_sample)]
+    for sample, (choosing, scoring) in enumerate(pairs_of_samples):
         kinds = scoring.groupby(QUESTION, sort=False)["group"].first()
-        fallbacks = kinds.map(best_by_kind)
-        chosen = {
+        # For each question the number of a configuration
+        choices_by_method = {
             BEST_CONSTANT: pd.Series(best, index=kinds.index),
             MOST_ACCURATE: pd.Series(most_accurate, index=kinds.index),
-            BEST_PER_KIND: fallbacks,
-            BEST_PER_QUESTION: _choose_per_question(choosing, priors),
+            BEST_PER_KIND: kinds.map(best_by_kind),
+            BEST_PER_QUESTION: _choose_per_question(choosing, mean_rewards),
         }
-        by_choice = scoring.set_index([*QUESTION, "number"])
-        for method, numbers in chosen.items():
-            numbers = numbers.reindex(kinds.index)
-            index = pd.MultiIndex.from_arrays(
-                [*kinds.index.to_frame().to_numpy().T, numbers.to_numpy()],
-                names=by_choice.index.names,
-            )
-            rows = by_choice.loc[index].reset_index()
+        for method, numbers in choices_by_method.items():
+            rows = _select_choices(scoring, numbers.reindex(kinds.index))
             tables.append(rows.assign(method=method, sample=sample))
     return pd.concat(tables, ignore_index=True)
 
 
-def _choose_per_question(rows: pd.DataFrame, priors: pd.DataFrame) -> pd.Series:
-    """The number of a configuration for each question.
+def _select_choices(rows: pd.DataFrame, numbers: pd.Series) -> pd.DataFrame:
+    """Select for each question the row of the configuration that is chosen for it.
 
     Args:
         rows: One sample of every configuration on every question.
-        priors: (kinds, configurations) mean reward on training questions.
+        numbers: The number of a configuration for each question, indexed by question.
 
     Returns:
-        Of the configurations that were right, the one with the best prior; the best prior of all where none was.
+        One row for each question.
+    """
+    by_choice = rows.set_index([*QUESTION, "number"])
+    question_columns = numbers.index.to_frame().to_numpy().T
+    index = pd.MultiIndex.from_arrays(
+        [*question_columns, numbers.to_numpy()], names=by_choice.index.names
+    )
+    return by_choice.loc[index].reset_index()
+
+
+def _choose_per_question(rows: pd.DataFrame, mean_rewards: pd.DataFrame) -> pd.Series:
+    """Choose a configuration for each question.
+
+    Args:
+        rows: One sample of every configuration on every question.
+        mean_rewards: (kinds, configurations) on training questions.
+
+    Returns:
+        The number of a configuration for each question: of those that were right the one with the best mean reward on
+        the kind's training questions, or the best of all where none was right.
     """
     correct = rows.pivot_table(
         index=[*QUESTION, "group"], columns="number", values="correct", aggfunc="first", sort=False
-    ).reindex(columns=priors.columns)
-    prior_of_question = priors.loc[correct.index.get_level_values("group")].to_numpy()
+    )
+    correct = correct.reindex(columns=mean_rewards.columns)  # (questions, configurations)
+    kind_of_question = correct.index.get_level_values("group")
+    means = mean_rewards.loc[kind_of_question].to_numpy()
     # Ranks lie below 1, so that they decide only between configurations that are equally right.
-    ranks = prior_of_question.argsort(axis=1).argsort(axis=1) / prior_of_question.shape[1]
+    ranks = means.argsort(axis=1).argsort(axis=1) / means.shape[1]
     chosen = np.argmax(correct.to_numpy() + ranks, axis=1)
-    questions = correct.index.droplevel("group")
-    return pd.Series(priors.columns.to_numpy()[chosen], index=questions)
+    numbers = mean_rewards.columns.to_numpy()[chosen]
+    return pd.Series(numbers, index=correct.index.droplevel("group"))

@@ -1,4 +1,4 @@
-"""Policies of R trainings side by side: one matrix product for all; they sample, mask and learn as a single one does.
+"""Policies of several trainings side by side: one matrix product for all, which samples, masks and learns as one does.
 
 A state has one column more than that of a single policy: column 0 is the number of the training that a row belongs to.
 
@@ -19,7 +19,7 @@ VERSION = 2  # of stacked policies and their updates
 
 
 class StackedLinears(nn.Module):
-    """The same linear layers of R trainings, each layer as one product.
+    """The same linear layers of several trainings, each layer as one product.
 
     Rows are (n, 1 + inputs); column 0 is the number of the training that a row belongs to. A trunk applies tanh after
     each layer and hands column 0 on to the heads; a head applies it between layers only, and drops the column.
@@ -29,14 +29,14 @@ class StackedLinears(nn.Module):
     """
 
     def __init__(self, layers: Sequence[Sequence[nn.Linear]], is_trunk: bool) -> None:
-        """Copy the weights of R trainings.
+        """Copy the weights of several trainings.
 
         Args:
             layers: By depth, then by training.
             is_trunk: Whether these layers are a trunk, and not a head.
         """
         super().__init__()
-        # (R, inputs, outputs) and (R, 1, outputs) of each layer
+        # (trainings, inputs, outputs) and (trainings, 1, outputs) of each layer
         self.weights = nn.ParameterList(
             torch.stack([layer.weight.detach().T for layer in trainings]) for trainings in layers
         )
@@ -83,7 +83,7 @@ def _positions_in_training(training: Tensor, num_trainings: int) -> Tensor | Non
 
     Args:
         training: (n,) the training of each row.
-        num_trainings: R.
+        num_trainings: Number of trainings.
 
     Returns:
         (n,) numbers; None where rows stand in order of trainings, as many of each, and need not be moved.
@@ -101,12 +101,12 @@ def _positions_in_training(training: Tensor, num_trainings: int) -> Tensor | Non
 
 
 class StackedEmbedding(nn.Module):
-    """The embeddings of R trainings, one table below the other."""
+    """The embeddings of several trainings, one table below the other."""
 
     def __init__(self, embeddings: Sequence[nn.Embedding]) -> None:
         super().__init__()
         self.size = embeddings[0].num_embeddings
-        # (1, R * size, hidden)
+        # (1, trainings * size, hidden)
         self.weight = nn.Parameter(
             torch.cat([embedding.weight.detach() for embedding in embeddings])[None]
         )
@@ -117,11 +117,11 @@ class StackedEmbedding(nn.Module):
 
 
 class StackedMultiDiscretePolicy(MultiDiscretePolicy):
-    """The `MultiDiscretePolicy` of R trainings: it samples, masks and evaluates as a single one does."""
+    """The `MultiDiscretePolicy` of several trainings: it samples, masks and evaluates as a single one does."""
 
     @classmethod
     def stack(cls, policies: Sequence[MultiDiscretePolicy]) -> StackedMultiDiscretePolicy:
-        """Stack the policies of R trainings, all of one shape."""
+        """Stack the policies of several trainings, all of one shape."""
         first = policies[0]
         stacked = cls(
             first.trunk[0].in_features,
@@ -152,7 +152,7 @@ class StackedMultiDiscretePolicy(MultiDiscretePolicy):
 
 
 def stack_trunks(trunks: Sequence[nn.Sequential]) -> StackedLinears:
-    """Stack the trunks of R trainings; see `policies.make_trunk`."""
+    """Stack the trunks of several trainings; see `policies.make_trunk`."""
     return StackedLinears(_list_linears_by_depth(trunks), is_trunk=True)
 
 
@@ -165,7 +165,7 @@ def _list_linears_by_depth(networks: Sequence[nn.Sequential]) -> list[list[nn.Li
 
 
 def stack_prompt_policies(policies: Sequence[PromptPolicy]) -> PromptPolicy:
-    """Stack the prompt policies of R trainings; the first of them becomes the stack."""
+    """Stack the prompt policies of several trainings; the first of them becomes the stack."""
     stacked = policies[0]
     stacked.trunk = stack_trunks([policy.trunk for policy in policies])
     stacked.head = StackedLinears([[policy.head for policy in policies]], is_trunk=False)
@@ -173,7 +173,7 @@ def stack_prompt_policies(policies: Sequence[PromptPolicy]) -> PromptPolicy:
 
 
 class BatchedPolicyTrainer(PolicyTrainer):
-    """The `PolicyTrainer` of R trainings: one loss, gradients clipped for each training by itself."""
+    """The `PolicyTrainer` of several trainings: one loss, gradients clipped for each training by itself."""
 
     @classmethod
     def create_stacked(
@@ -190,8 +190,8 @@ class BatchedPolicyTrainer(PolicyTrainer):
         Args:
             policy: The stacked policies.
             num_inputs: Length of a state of one value network.
-            learning_rate: Of Adam.
-            num_trainings: R.
+            learning_rate: Learning rate of Adam.
+            num_trainings: Number of trainings.
             hidden: Width of the value networks.
             has_value: Whether there are value networks.
 
@@ -224,9 +224,9 @@ class BatchedPolicyTrainer(PolicyTrainer):
         # One row for each training; embeddings of trainings stand below each other in one table.
         num_trainings = max(len(gradient) for gradient in gradients)
         by_training = [gradient.view(num_trainings, -1) for gradient in gradients]
-        # The loss is a mean over R trainings, so each training's gradient is R times what stands here.
+        # The loss is a mean over trainings, so each training's gradient is num_trainings times what stands here.
         norms = num_trainings * sum(rows.pow(2).sum(1) for rows in by_training).sqrt()
-        scale = num_trainings * (max_grad_norm / (norms + 1e-6)).clamp(max=1.0)  # (R,)
+        scale = num_trainings * (max_grad_norm / (norms + 1e-6)).clamp(max=1.0)  # (trainings,)
         for rows in by_training:
             rows.mul_(scale[:, None])
         self.optimizer.step()

@@ -131,7 +131,7 @@ def count_searched_questions(settings: ConfigurationSettings, num_atoms: int) ->
     """Count the questions of everything that is not trained, at the most.
 
     Args:
-        settings: Of the lesson.
+        settings: Settings of the lesson.
         num_atoms: Number of atoms in the library.
 
     Returns:

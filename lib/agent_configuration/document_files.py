@@ -64,6 +64,7 @@ def _read_file(path: Path) -> list[str]:
 
 
 def _read_table(path: Path) -> list[str]:
+    """The passages of a table's first column of text."""
     table = read_table(path)
     columns = [name for name in TEXT_COLUMNS if name in table.columns]
     if not columns:
@@ -81,7 +82,7 @@ def split_passages(text: str) -> list[str]:
     """Split a text at blank lines, and long paragraphs between sentences.
 
     Args:
-        text: Of any length.
+        text: A text of any length.
 
     Returns:
         Passages of at most LONGEST_PASSAGE characters, without line breaks; only a sentence that is longer than that

@@ -196,8 +196,8 @@ def compare_encoders(
     """Compare encoders by appendix D, beside the features that need no encoder and the commonest label.
 
     Args:
-        tried: As of `label_questions`.
-        names: Of the encoders, see `encoders.encoder`.
+        tried: Rows as of `label_questions`.
+        names: Of the encoders, see `encoders.make_encoder`.
         models: Folder of the lab models.
 
     Returns:
@@ -208,8 +208,8 @@ def compare_encoders(
     """
     labels = label_questions(tried)
     prompts = labels["prompt"].tolist()
-    vectors_by_encoder = {name: encoders.encoder(name, models)(prompts) for name in names}
-    vectors_by_encoder[FEATURES] = encoders.features(prompts)
+    vectors_by_encoder = {name: encoders.make_encoder(name, models)(prompts) for name in names}
+    vectors_by_encoder[FEATURES] = encoders.compute_features(prompts)
     rows = {}
     for name, vectors in vectors_by_encoder.items():
         rows[name] = {"numbers": vectors.shape[1], **score_vectors(vectors, labels)}

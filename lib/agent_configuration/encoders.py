@@ -48,8 +48,16 @@ class EncoderError(ValueError):
     """An encoder that there is not; the message says how to get it."""
 
 
-def features(questions: Sequence[str]) -> np.ndarray:
-    """f_q, (n, 5) float32: length and words in hundreds and twenties, share of digits, several steps, tools."""
+def compute_features(questions: Sequence[str]) -> np.ndarray:
+    """Compute the features f_q of questions.
+
+    Args:
+        questions: n texts.
+
+    Returns:
+        (n, 5) float32: characters in hundreds, words in twenties, share of digits, and two indicators, of several steps
+        and of questions that a tool helps with.
+    """
     rows = []
     for text in questions:
         num_words = len(text.split())
@@ -68,7 +76,7 @@ def features(questions: Sequence[str]) -> np.ndarray:
     return np.array(rows, np.float32).reshape(-1, 5)
 
 
-def encoder(
+def make_encoder(
     name: str,
     models: str | Path = checkpoints.MODELS,
     training_questions: Sequence[str] | None = None,
@@ -78,7 +86,7 @@ def encoder(
     Args:
         name: hashing, tfidf, lab:NAME or sentence:NAME.
         models: Folder of the lab models.
-        training_questions: That tfidf counts words in; None for those of the lesson.
+        training_questions: Questions that tfidf counts words in; None for those of the lesson.
 
     Returns:
         A function of (n,) texts that returns (n, d) float32, each row of length 1.
@@ -102,17 +110,33 @@ def encoder(
     )
 
 
-def identity(name: str, models: str | Path = checkpoints.MODELS) -> str:
-    """An encoder's name; that of a lab model with its weights' SHA-256, for another training is another encoder."""
+def identify_encoder(name: str, models: str | Path = checkpoints.MODELS) -> str:
+    """Identify an encoder: its name, for a lab model with the SHA-256 of its weights, which another training changes.
+
+    Args:
+        name: Name of the encoder, as of `make_encoder`.
+        models: Folder of the lab models.
+
+    Returns:
+        A text that differs where vectors differ.
+    """
     family, _, model_name = name.partition(":")
     if family != "lab":
         return name
     return f"{name} {artifacts.sha256_file(Path(models) / model_name / 'model.safetensors')}"
 
 
-def states(questions: Sequence[str], phi: Encoder) -> np.ndarray:
-    """s_q, (n, d + 5) float32."""
-    return np.concatenate([phi(questions), features(questions)], axis=1).astype(np.float32)
+def make_states(questions: Sequence[str], phi: Encoder) -> np.ndarray:
+    """Compute what policies read of questions, s_q = [phi(q) ; f_q].
+
+    Args:
+        questions: n texts.
+        phi: The encoder, with vectors of length d.
+
+    Returns:
+        (n, d + 5) float32.
+    """
+    return np.concatenate([phi(questions), compute_features(questions)], axis=1).astype(np.float32)
 
 
 def _hide_numbers(text: str) -> str:
@@ -147,7 +171,12 @@ def _make_lesson_tfidf_encoder() -> Encoder:
 def _make_tfidf_encoder(
     training_questions: Sequence[str], most_words: int | None = None
 ) -> Encoder:
-    """Words and pairs of words, the most frequent ones, each weighted by how rare it is in training questions."""
+    """Make an encoder by words and pairs of words, each weighted by how rare it is in training questions.
+
+    Args:
+        training_questions: Questions that words are counted in.
+        most_words: How many of the most frequent ones are kept; None for all.
+    """
     vectorizer = TfidfVectorizer(
         ngram_range=(1, 2), token_pattern=r"\S+", lowercase=False, max_features=most_words
     )
@@ -175,7 +204,7 @@ def list_word_weights(phi: Encoder) -> dict[str, float]:
 
 
 def make_weighted_encoder(word_weights: Mapping[str, float]) -> Encoder:
-    """The tf-idf encoder with the words and weights of `list_word_weights`, in any order."""
+    """Make the tf-idf encoder with these weights of words, as `list_word_weights` returns them."""
     words = sorted(word_weights)
     vectorizer = TfidfVectorizer(
         ngram_range=(1, 2), token_pattern=r"\S+", lowercase=False, vocabulary=words
@@ -185,7 +214,7 @@ def make_weighted_encoder(word_weights: Mapping[str, float]) -> Encoder:
 
 
 def _make_lab_encoder(forward: Forward) -> Encoder:
-    """The last hidden state of a lab model at the end of the question."""
+    """Make an encoder by the last hidden state of a lab model at the end of the question."""
 
     def encode(questions: Sequence[str]) -> np.ndarray:
         conversations = [
@@ -201,7 +230,7 @@ def _make_lab_encoder(forward: Forward) -> Encoder:
 
 
 def _make_sentence_encoder(name: str) -> Encoder:
-    """A model of sentence-transformers that lies on this machine."""
+    """Make an encoder by a model of sentence-transformers that lies on this machine; raises EncoderError without it."""
     try:
         library = import_module("sentence_transformers")
     except ImportError as error:

@@ -52,29 +52,29 @@ class EpisodeProgress:
         """Begin with something else.
 
         Args:
-            activity: In a few words.
+            activity: What is done, in a few words.
             num_before: Episodes of it that are finished already.
-            num_episodes: Of it in all; None for those that are under way together.
+            num_episodes: Number of its episodes in all; None for those that are under way together.
         """
         self._activity = activity
         self._num_before = num_before
         self._num_episodes = num_episodes
         self.progress.activity = activity
 
-    def count(self, num_finished: int, num_under_way: int) -> None:
-        """Count finished episodes, as `System.report_progress`."""
-        total = num_under_way if self._num_episodes is None else self._num_episodes
+    def count(self, num_finished: int, num_in_batch: int) -> None:
+        """Count finished episodes of a batch, as `System.report_progress`."""
+        total = num_in_batch if self._num_episodes is None else self._num_episodes
         finished = self._num_before + num_finished
         self.progress.activity = f"{self._activity}, {finished} of {total} episodes"
 
 
 class EpisodeCache:
-    """Plays questions under configurations, and keeps what came of it.
+    """Plays questions under configurations, and keeps the outcomes in a file.
 
     Attributes:
-        path: Of the file.
+        path: The file.
         system: The agents.
-        weights: Of the reward.
+        weights: Coefficients of the reward.
         progress: Is told what is under way.
     """
 
@@ -114,14 +114,14 @@ class EpisodeCache:
             A row for each job, in order: the columns of `agent_system.make_table`, with draw, failure_kinds (words with
             blanks between them), and spoken (what every agent wrote, as JSON of [writer, text, dollars]).
         """
-        missing = {_name(job): job for job in jobs if _name(job) not in self._rows}
+        missing = {_make_key(job): job for job in jobs if _make_key(job) not in self._rows}
         open_jobs = list(missing.values())
         for first in range(0, len(open_jobs), EPISODES_AT_ONCE):
             self.progress.begin(activity, first, len(open_jobs))
             chunk = open_jobs[first : first + EPISODES_AT_ONCE]
             self._play_chunk(chunk)
             artifacts.write_parquet(self.path, self.list_rows())
-        rows = pd.DataFrame([self._rows[_name(job)] for job in jobs])
+        rows = pd.DataFrame([self._rows[_make_key(job)] for job in jobs])
         # Two questions may have one text.
         return rows.assign(
             key=[job.item.id for job in jobs],
@@ -130,6 +130,7 @@ class EpisodeCache:
         )
 
     def _play_chunk(self, jobs: Sequence[ConfiguredQuestion]) -> None:
+        """Play jobs together, and keep their rows."""
         outcomes = self.system.run(jobs)
         rewards = self.system.compute_rewards(jobs, outcomes, self.weights)
         rows = make_table(jobs, outcomes, rewards, get_group).assign(
@@ -141,20 +142,29 @@ class EpisodeCache:
             ],
         )
         for job, row in zip(jobs, rows.to_dict("records"), strict=True):
-            self._rows[_name(job)] = row
+            self._rows[_make_key(job)] = row
 
 
-def _name(job: ConfiguredQuestion) -> _Key:
+def _make_key(job: ConfiguredQuestion) -> _Key:
+    """Equal for jobs that have the same outcome."""
     return job.item.prompt, job.configuration.digest, job.draw
 
 
 def write_transcript(configuration: Configuration, outcome: ConfiguredAnswer) -> str:
-    """Write an episode in words, as JSON of [writer, text, dollars] for each part; dollars are not told apart."""
-    parts = [["configuration", str(configuration), 0.0]]
+    """Write an episode in words.
+
+    Args:
+        configuration: Configuration of the episode.
+        outcome: Its outcome, with the notes of all agents.
+
+    Returns:
+        JSON of [writer, text, dollars] for the configuration and for each call of an agent; dollars are always 0.
+    """
+    entries = [["configuration", str(configuration), 0.0]]
     for note in outcome.trail:
         # Steps are results of tools and thoughts, and thoughts may stand in the last turn as well.
         text = note.text
         if " ".join(note.steps.split()) not in " ".join(note.text.split()):
             text = f"{note.steps}\n\n{note.text}"
-        parts.append([f"{note.role} (agent {note.agent + 1})", text, 0.0])
-    return json.dumps(parts)
+        entries.append([f"{note.role} (agent {note.agent + 1})", text, 0.0])
+    return json.dumps(entries)

@@ -21,7 +21,7 @@ import torch
 
 from lib.agent_configuration import encoders, search, search_jobs, training_job
 from lib.agent_configuration.agent_system import ConfiguredQuestion, drop_lost_questions
-from lib.agent_configuration.atoms import library
+from lib.agent_configuration.atoms import read_library
 from lib.agent_configuration.cost_plan import announce_experiment, announce_questions
 from lib.agent_configuration.jobs import (
     ATOM_EFFECTS,
@@ -146,7 +146,7 @@ def run(
         choices = make_choices_job(params, models, trainings)
         stages.append(Stage("choices of trained policies", [choices], work))
     keep_replies = partial(export_recording, params.llm, NAME, CASSETTES)
-    costs = announce_experiment(params, compared, len(library(context.inputs["atoms"])))
+    costs = announce_experiment(params, compared, len(read_library(context.inputs["atoms"])))
     finished = run_stages(stages, context, keep_replies, costs)
     _publish_policies(jobs, params, models, runs)
     return _collect_results(finished)
@@ -157,8 +157,8 @@ def _check_inputs(context: RunContext, settings: ConfigurationSettings) -> None:
     with open_workbench(context, settings) as bench:
         bench.open_model(settings.prompted)
         for model in (settings.model, settings.larger):
-            bench.system(model)
-        encoders.encoder(settings.encoder, context.models)
+            bench.make_system(model)
+        encoders.make_encoder(settings.encoder, context.models)
 
 
 def train_policies(
@@ -173,7 +173,7 @@ def train_policies(
     Args:
         params: All settings.
         compared: The variants that are trained.
-        models: As of `run`.
+        models: Folder of the lab models, as of `run`.
         runs: Folder of the jobs.
         label: What the progress line calls them.
 
@@ -201,7 +201,7 @@ def ask_trained_policies(
     Args:
         params: All settings.
         items: The questions; the policy of the kind that each is most like configures it.
-        models: As of `run`.
+        models: Folder of the lab models, as of `run`.
         runs: Folder of the jobs; what is not trained yet is trained.
 
     Returns:
@@ -229,7 +229,7 @@ def _configure_question(
     """A question under the choice of ARC's policy for its kind, whose weights lie in the folder of a training."""
     kind = guess_kind(bench, item)
     policy = _read_policy(folder / f"{ARC.name}-{kind}.safetensors", bench, kind)
-    states = torch.from_numpy(bench.states([item]))
+    states = torch.from_numpy(bench.make_states([item]))
     (configuration,) = policy.decide(states).configurations
     return ConfiguredQuestion(item, configuration, TEST_DRAW)
 
@@ -242,7 +242,7 @@ def choices(
     Args:
         params: All settings.
         n: Number of questions of each kind and split.
-        models: As of `run`.
+        models: Folder of the lab models, as of `run`.
         runs: Folder of the jobs.
 
     Returns:
@@ -251,11 +251,11 @@ def choices(
     tables = []
     context = make_context(params, ensure_models(params.lab, models), runs)
     with open_workbench(context, params.configuration) as bench:
-        configurations = [search.BASE, *search.sampled(11, bench.atom_names())]
-        num_questions = 2 * 2 * len(configurations) * len(bench.items("dev", n))
+        configurations = [search.BASE, *search.sample_configurations(11, bench.list_atom_names())]
+        num_questions = 2 * 2 * len(configurations) * len(bench.draw_items("dev", n))
         sweep.print_to_terminal(announce_questions(params, num_questions, "trying configurations"))
         for split, sample in product(("dev", "test"), range(2)):
-            items = bench.items(split, n)
+            items = bench.draw_items(split, n)
             jobs = [
                 ConfiguredQuestion(item, configuration, TEST_DRAW + sample)
                 for configuration in configurations
@@ -280,24 +280,24 @@ def guess_kind(bench: ConfigurationWorkbench, item: Item) -> str:
     """Guess the kind of a question: that of the most similar training question, by cosine similarity of the encoder.
 
     Args:
-        bench: With the encoder and the training questions.
+        bench: Has the encoder and the training questions.
         item: The question.
 
     Returns:
         The name of the kind.
     """
-    (vector,) = bench.phi([item.prompt])  # of length 1, as all vectors of the encoder
+    (vector,) = bench.encode([item.prompt])  # of length 1, as all vectors of the encoder
     similarity_by_kind = {}
     for kind in KINDS:
-        references = bench.items("train", _REFERENCE_ITEMS, (kind.name,))
-        reference_vectors = bench.phi([reference.prompt for reference in references])
+        references = bench.draw_items("train", _REFERENCE_ITEMS, (kind.name,))
+        reference_vectors = bench.encode([reference.prompt for reference in references])
         similarity_by_kind[kind.name] = float(np.max(reference_vectors @ vector))
     return max(similarity_by_kind, key=similarity_by_kind.__getitem__)
 
 
 def _read_policy(path: Path, bench: ConfigurationWorkbench, kind: str) -> ConfigurationPolicy:
     """Read ARC's policy of a kind of question from a file with its weights."""
-    num_inputs = bench.states(bench.items("train", 1)[:1]).shape[1]
+    num_inputs = bench.make_states(bench.draw_items("train", 1)[:1]).shape[1]
     policy = ConfigurationPolicy(ARC.kind, num_inputs, bench.select_atoms(kind))
     return policy.load_arrays(artifacts.read_tensors(path))
 
@@ -320,7 +320,7 @@ def _publish_policies(jobs: Sequence[sweep.Job], params: Params, models: Path, r
 def _describe_inputs(encoder: str, atoms_file: str | Path, models: str | Path) -> dict[str, str]:
     """What a policy reads and chooses from: with another encoder or another library it is worth nothing."""
     return {
-        "encoder": encoders.identity(encoder, models),
+        "encoder": encoders.identify_encoder(encoder, models),
         "atoms": artifacts.sha256_file(atoms_file),
     }
 
@@ -331,7 +331,7 @@ def read_published_policy(
     """Read the published policy of a kind of question.
 
     Args:
-        folder: Where the policies lie.
+        folder: Folder of the policies.
         bench: Its encoder and library must be those of the training.
         kind: The kind of question.
 

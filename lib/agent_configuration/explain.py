@@ -20,7 +20,7 @@ class Reason:
     Attributes:
         question: What was chosen, such as "workflow" or "prompt of the verifier".
         choice: The likeliest choice in words.
-        probability: Of the choice.
+        probability: Probability of the choice.
         runner_up: The second likeliest choice, "" where there was no other.
         runner_up_probability: Of the runner-up, 0 where there was none.
     """
@@ -37,7 +37,7 @@ def list_reasons(policy: ConfigurationPolicy, state: torch.Tensor) -> list[Reaso
     """List the choices of the likeliest decision, in the order in which they were made.
 
     Args:
-        policy: Who decides.
+        policy: The policy that decides.
         state: (1, inputs) of one question.
 
     Returns:
@@ -47,6 +47,7 @@ def list_reasons(policy: ConfigurationPolicy, state: torch.Tensor) -> list[Reaso
 
 
 def _explain_structure(policy: MultiDiscretePolicy, state: torch.Tensor) -> list[Reason]:
+    """The dimensions of the structure, each given the choices before it."""
     actions = policy.sample(state, None).actions
     hidden = policy.trunk(state)
     reasons = []
@@ -58,6 +59,7 @@ def _explain_structure(policy: MultiDiscretePolicy, state: torch.Tensor) -> list
 
 
 def _explain_prompts(policy: ConfigurationPolicy, state: torch.Tensor) -> list[Reason]:
+    """The atoms of each agent up to STOP; none for a flat policy, whose atoms are not explained."""
     if policy.prompt is None:
         return []
     structure = policy.structure.sample(state, None).actions
@@ -84,7 +86,7 @@ def _make_reason(question: str, logits: torch.Tensor, names: Sequence[str]) -> R
     Args:
         question: What is chosen.
         logits: (choices,).
-        names: Of the choices.
+        names: What the choices are called.
     """
     likeliest = logits.softmax(-1).topk(min(2, len(logits)))
     choices = [names[number] for number in likeliest.indices.tolist()]
@@ -108,5 +110,5 @@ def describe_choice(dimension: str, value: int) -> str:
     if dimension == "workflow":
         return WORKFLOWS[value]
     if dimension.startswith("tools"):
-        return ", ".join(action_space.subset(value)) or "none"
+        return ", ".join(action_space.list_tools(value)) or "none"
     return TIERS[value]

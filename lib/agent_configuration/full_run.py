@@ -43,26 +43,40 @@ def make_rows(params: Params) -> pd.DataFrame:
 
 
 def number_items(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows with short names of questions, in which wording is left out: "hops 12"."""
-    names = {}
-    for item, group in zip(rows["item"], rows["group"], strict=True):
-        names.setdefault((group, item), f"{group} {len(names)}")
-    numbered = [names[pair] for pair in zip(rows["group"], rows["item"], strict=True)]
-    # The question itself stays known to the oracle's check by its short name.
+    """Give questions short names such as "hops 12", and leave out what is long.
+
+    Args:
+        rows: Rows with item and group.
+
+    Returns:
+        The rows with the short names as item; equal items of a group have equal names.
+    """
+    names: dict[tuple[str, str], str] = {}
+    short_names = []
+    for group, item in zip(rows["group"], rows["item"], strict=True):
+        name = names.setdefault((group, item), f"{group} {len(names)}")
+        short_names.append(name)
     columns = [name for name in _LEFT_OUT if name in rows]
-    return rows.drop(columns=columns).assign(item=numbered)
+    return rows.drop(columns=columns).assign(item=short_names)
 
 
 def round_measurements(rows: pd.DataFrame) -> pd.DataFrame:
-    """Round what was measured, and keep it in single precision where that is enough."""
-    measured = [name for name in rows.columns[rows.dtypes.eq("float64")] if name not in _EXACT]
+    """Round what was measured; more decimals would only make the table larger."""
+    is_number = rows.dtypes.eq("float64")
+    measured = [name for name in rows.columns[is_number] if name not in _EXACT]
     return rows.assign(**rows[measured].round(_DECIMALS))
 
 
 def describe_settings(settings: dict[str, Any]) -> dict[str, Any]:
-    """A job's settings with the price of each model in place of the hash of its card.
+    """Describe a job's settings with the price of each model in place of the hash of its card.
 
     A card holds measured speeds too, which no reward reads and which differ between machines.
+
+    Args:
+        settings: Settings of a job.
+
+    Returns:
+        What the recorded table keeps of them.
     """
     if "models" not in settings:
         return settings

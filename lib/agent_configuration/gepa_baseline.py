@@ -59,6 +59,7 @@ class ConfigurationAdapter:
     def evaluate(
         self, batch: list[Item], candidate: Candidate, capture_traces: bool = False
     ) -> EvaluationBatch:
+        """Score a candidate on a batch of questions, as gepa asks for it."""
         outcomes, rewards = self.prompted.play(batch, candidate)
         traces = list(zip(batch, outcomes, strict=True)) if capture_traces else None
         answers = [outcome.answer for outcome in outcomes]
@@ -67,6 +68,16 @@ class ConfigurationAdapter:
     def make_reflective_dataset(
         self, candidate: Candidate, eval_batch: EvaluationBatch, components_to_update: list[str]
     ) -> dict[str, list[dict[str, Any]]]:
+        """Write what the reflecting model reads of a batch, as gepa asks for it.
+
+        Args:
+            candidate: The instructions that were evaluated.
+            eval_batch: Of `evaluate`, with traces.
+            components_to_update: Roles of the agents whose instructions are to be improved.
+
+        Returns:
+            For each of these roles a record of every question: what the agent wrote, and whether the answer is right.
+        """
         dataset = {}
         for role in components_to_update:
             agent = AGENTS.index(role)
@@ -76,11 +87,12 @@ class ConfigurationAdapter:
             ):
                 notes = [note.whole for note in outcome.trail if note.agent == agent]
                 verdict = "right" if outcome.correct else f"wrong; it is {item.reference}"
+                feedback = f"The answer {outcome.answer!r} is {verdict}. Reward {score:.2f}."
                 records.append(
                     {
                         "Inputs": {"question": item.prompt},
                         "Generated Outputs": "\n".join(notes) or "(this agent said nothing)",
-                        "Feedback": f"The answer {outcome.answer!r} is {verdict}. Reward {score:.2f}.",
+                        "Feedback": feedback,
                     }
                 )
             dataset[role] = records
@@ -92,22 +104,40 @@ class ConfigurationAdapter:
         reflective_dataset: Mapping[str, Sequence[Mapping[str, Any]]],
         components_to_update: list[str],
     ) -> Candidate:
-        """Add or drop one instruction of each of these agents, at random."""
+        """Add or drop one instruction of each of these agents, at random.
+
+        Args:
+            candidate: The instructions of all agents.
+            reflective_dataset: What a reflecting model would read; not used.
+            components_to_update: Roles of the agents whose instructions are changed.
+
+        Returns:
+            The new instructions of these agents.
+        """
         texts = {}
         for role in components_to_update:
             hints = [hint for hint in candidate[role].split(SEPARATOR) if hint]
             hints_of_role = [atom.hint for atom in self.library if atom.role == role]
-            others = [hint for hint in hints_of_role if hint not in hints]
-            if hints and (not others or self.rng.random() < 0.5):
+            new_hints = [hint for hint in hints_of_role if hint not in hints]
+            if hints and (not new_hints or self.rng.random() < 0.5):
                 del hints[int(self.rng.integers(len(hints)))]
-            elif others:
-                hints.append(others[int(self.rng.integers(len(others)))])
+            elif new_hints:
+                hints.append(new_hints[int(self.rng.integers(len(new_hints)))])
             texts[role] = SEPARATOR.join(hints)
         return texts
 
 
 def make_reflection(model: ChatModel, loop: EventLoopThread, seed: int) -> Reflect:
-    """A function from gepa's prompt to the model's reply, as gepa wants its reflecting model."""
+    """Make a reflecting model for gepa: a function from a prompt to the model's reply.
+
+    Args:
+        model: The model that reflects.
+        loop: The event loop that it is asked on.
+        seed: Seed of the first call; each call has a seed of its own.
+
+    Returns:
+        The function.
+    """
     num_calls = 0
 
     def reflect(prompt: str | list[dict[str, Any]]) -> str:
@@ -139,7 +169,7 @@ def optimize_with_gepa(
         items: Training questions; half of them choose among candidates.
         library: Instructions for lab agents.
         max_episodes: Questions that may be played.
-        seed: Of gepa's choices.
+        seed: Seed of gepa's choices.
         reflect: What `make_reflection` returns; None for the rule that draws from the library.
 
     Returns:

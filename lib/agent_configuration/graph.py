@@ -9,7 +9,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from lib.agent_configuration.action_space import SUBSETS, TOOLS, WORKFLOWS, Configuration, repaired
+from lib.agent_configuration.action_space import (
+    SUBSETS,
+    TOOLS,
+    WORKFLOWS,
+    Configuration,
+    repair_structure,
+)
 from lib.agent_configuration.agent_team import MOST_TOOLS, THIRD, Team
 from lib.agent_configuration.workflows import PROGRAMS
 from lib.llm.chat_model import Reply
@@ -77,6 +83,7 @@ class _RecordingModel:
     async def take_turn(
         self, messages, tools: Mapping[str, Tool], max_tokens: int, key: int
     ) -> Reply:
+        """Note which marks the messages have, and answer as the role in the system message would, with a mark."""
         number = len(self.marks_shown)
         content = messages[-1]["content"]
         self.marks_shown.append({int(mark) for mark in _MARK.findall(content)})
@@ -122,7 +129,7 @@ def trace_graph(workflow: str) -> Graph:
 
 def _run_workflow(workflow: str, recorder: _RecordingModel, loop: EventLoopThread) -> _Run:
     """Run a workflow once, with all tools and the largest budgets."""
-    structure = repaired((WORKFLOWS.index(workflow), SUBSETS - 1, SUBSETS - 1, 2, 2, 2))
+    structure = repair_structure((WORKFLOWS.index(workflow), SUBSETS - 1, SUBSETS - 1, 2, 2, 2))
     team = Team(
         recorder,
         tools=dict.fromkeys(TOOLS),

@@ -91,8 +91,8 @@ def make_jobs(
         return sweep.Job(label, decide(kind, *FIELDS[kind]) | settings)
 
     declared = [
-        make_job(f"declared/{part}", DECLARED_SET, part=part, num_parts=NUM_PARTS)
-        for part in range(NUM_PARTS)
+        make_job(f"declared/{number}", DECLARED_SET, part=number, num_parts=NUM_PARTS)
+        for number in range(NUM_PARTS)
     ]
     trainings = []
     for variant in compared:
@@ -128,7 +128,7 @@ def select_trainings(jobs: Sequence[sweep.Job]) -> list[sweep.Job]:
 
 
 def list_training_fields(variant: ConfigurationVariant) -> list[str]:
-    """The settings that a training of a variant reads, besides those that all jobs read."""
+    """List the settings that a training of a variant reads, besides those that all jobs read."""
     fields = ["encoder", "train_items", "draws", "episodes", "sft"]
     fields.append("grpo" if variant.grouped else "ppo")
     if variant.refined_by_dpo:
@@ -139,35 +139,50 @@ def list_training_fields(variant: ConfigurationVariant) -> list[str]:
 
 
 def make_settings(params: Params, models: Path, kind: str, fields: Sequence[str]) -> dict[str, Any]:
-    """What decides the result of a job of a kind that reads these fields; files, models and encoder by content."""
+    """Make the settings of a job, which decide its result; files, models and encoder are in them by content.
+
+    Args:
+        params: All settings.
+        models: Folder of the lab models.
+        kind: Kind of the job.
+        fields: Fields of the section `configuration` that it reads.
+
+    Returns:
+        The settings.
+    """
     settings, llm = params.configuration, params.llm
     asked_models = [
         getattr(settings, field) for field in ("model", "larger", "prompted") if field in fields
     ]
-    agent_names = [getattr(settings, field) for field in ("model", "larger") if field in fields]
-    if any(llm.models[name].backend != "lab" for name in agent_names):
+    agent_models = [getattr(settings, field) for field in ("model", "larger") if field in fields]
+    if any(llm.models[name].backend != "lab" for name in agent_models):
         fields = (*fields, "hosted_tiers")
     agent = llm.models[settings.model]
-    base = (agent.model or settings.model) if agent.backend == "lab" else None
+    base_model = None
+    if agent.backend == "lab":
+        base_model = agent.model or settings.model
     decided_by = {
         "job": kind,
         "configuration": settings.to_job_settings(*fields),
         "atoms": artifacts.sha256_file(ROOT / settings.atoms),
-        "models": describe_models(llm, {name: name for name in asked_models}, base, models),
+        "models": describe_models(llm, {name: name for name in asked_models}, base_model, models),
         "versions": list_versions(kind, llm, asked_models),
     }
     if "encoder" in fields:
-        decided_by["encoder"] = encoders.identity(settings.encoder, models)
+        decided_by["encoder"] = encoders.identify_encoder(settings.encoder, models)
     return decided_by
 
 
 def list_versions(kind: str, llm: LLMSettings, asked_models: Iterable[str]) -> dict[str, int]:
-    """The VERSIONs of the code that decides the result of a kind of job.
+    """List the VERSIONs of the code that decides the result of a kind of job.
 
     Args:
-        kind: Of the job.
+        kind: Kind of the job.
         llm: Settings of the models.
-        asked_models: Names in llm.models that it asks.
+        asked_models: Names in llm.models of the models that it asks.
+
+    Returns:
+        VERSIONs by the name of what they are of.
     """
     versions = versions_of_asking(llm, asked_models) | {
         "tools": tools.VERSION,

@@ -9,7 +9,7 @@ The flat policies choose from the same structures and atoms under the same masks
 once, independently. The autoregressive one sees the choices before; learned as an MDP, each choice is a step of its own
 with a ratio and a value of its own.
 
-Letters of shapes: n episodes, D dimensions of a decision, m prompt decisions.
+In shapes, n is the number of episodes and m that of prompt decisions.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def sample_choices(logits: torch.Tensor, generator: torch.Generator | None) -> t
 
     Args:
         logits: (n, choices).
-        generator: Of the random numbers; None for the likeliest choice.
+        generator: Source of random numbers; None for the likeliest choice.
 
     Returns:
         (n,) numbers of the choices.
@@ -70,9 +70,9 @@ class SampledActions:
     """Decisions for n states.
 
     Attributes:
-        actions: (n, D) int64, the choice of each dimension.
+        actions: (n, dimensions) int64, the choice of each dimension.
         logp: (n,) log-probability of the whole decision.
-        logp_by_dimension: (n, D) log-probability of each choice, given those before it.
+        logp_by_dimension: (n, dimensions) log-probability of each choice, given those before it.
     """
 
     actions: torch.Tensor
@@ -154,7 +154,7 @@ class MultiDiscretePolicy(nn.Module):
 
         Args:
             hidden: (n, hidden) what this dimension read.
-            dimension: Its number.
+            dimension: Number of the dimension.
             choices: (n,) what was chosen.
 
         Returns:
@@ -167,6 +167,7 @@ class MultiDiscretePolicy(nn.Module):
     def _compute_masked_logits(
         self, hidden: torch.Tensor, dimension: int, workflows: torch.Tensor | None
     ) -> torch.Tensor:
+        """The logits of a dimension, (n, size); workflows: (n,), None for the dimension that chooses them."""
         logits = self.heads[dimension](hidden)
         if not self.masked or workflows is None:
             return logits
@@ -182,7 +183,7 @@ class MultiDiscretePolicy(nn.Module):
 
         Args:
             states: (n, inputs).
-            generator: Of the random numbers; None for the likeliest choice of each dimension.
+            generator: Source of random numbers; None for the likeliest choice of each dimension.
 
         Returns:
             The decisions.
@@ -197,7 +198,7 @@ class MultiDiscretePolicy(nn.Module):
             choices.append(choice)
             logp_by_dimension.append(Categorical(logits=logits).log_prob(choice))
             hidden = self.add_choice(hidden, dimension, choice)
-        logp = torch.stack(logp_by_dimension, 1)  # (n, D)
+        logp = torch.stack(logp_by_dimension, 1)  # (n, dimensions)
         return SampledActions(torch.stack(choices, 1), logp.sum(1), logp)
 
     def evaluate_actions(
@@ -207,7 +208,7 @@ class MultiDiscretePolicy(nn.Module):
 
         Args:
             states: (n, inputs).
-            actions: (n, D) choices.
+            actions: (n, dimensions) choices.
 
         Returns:
             (n,) log-probabilities and (n,) entropies.
@@ -222,10 +223,10 @@ class MultiDiscretePolicy(nn.Module):
 
         Args:
             states: (n, inputs).
-            actions: (n, D) choices.
+            actions: (n, dimensions) choices.
 
         Returns:
-            (n, D) log-probabilities of the choices and (n, D) entropies of the distributions that they come from.
+            (n, dimensions) log-probabilities of the choices, and (n, dimensions) entropies of their distributions.
         """
         hidden = self.trunk(states)
         logp_by_dimension = []
@@ -246,7 +247,7 @@ class MultiDiscretePolicy(nn.Module):
             workflows: (n,) the workflow of each decision.
 
         Returns:
-            (n, D) bool.
+            (n, dimensions) bool.
         """
         is_open = []
         for dimension, size in enumerate(self.sizes):
@@ -264,7 +265,17 @@ def make_structure_policy(
     hidden: int = HIDDEN,
     tools: tuple[str, ...] = action_space.TOOLS,
 ) -> MultiDiscretePolicy:
-    """Make pi_struct of ARC, over structures with these tools."""
+    """Make pi_struct of ARC.
+
+    Args:
+        num_inputs: Length of a state.
+        masked: Whether choices that the workflow lacks are excluded.
+        hidden: Width of the layers.
+        tools: The tools that agents may be given.
+
+    Returns:
+        The policy, over the six dimensions of a structure.
+    """
     masks = list(action_space.mask(tools).values())
     return MultiDiscretePolicy(
         num_inputs, action_space.SIZES, chained=True, masked=masked, hidden=hidden, masks=masks
@@ -281,9 +292,9 @@ def make_bandit_policy(
 
     Args:
         num_inputs: Length of a state.
-        roles: (3, atoms) bool, which agent may be told which atom.
+        roles: (3, atoms) bool, which agent may be told which prompt instruction (atom).
         hidden: Width of the layers.
-        tools: That agents may be given.
+        tools: The tools that agents may be given.
 
     Returns:
         The policy. In the dimension of an atom, choice 0 is no atom.
@@ -307,9 +318,9 @@ def make_autoregressive_policy(
 
     Args:
         num_inputs: Length of a state.
-        roles: (3, atoms) bool, which agent may be told which atom.
+        roles: (3, atoms) bool, which agent may be told which prompt instruction (atom).
         hidden: Width of the layers.
-        tools: That agents may be given.
+        tools: The tools that agents may be given.
 
     Returns:
         The policy.
@@ -335,8 +346,8 @@ def make_flat_masks(
     """Make the masks of a flat policy: those of a structure, and for atoms those of the hierarchy.
 
     Args:
-        roles: (3, atoms) bool, which agent may be told which atom.
-        tools: That agents may be given.
+        roles: (3, atoms) bool, which agent may be told which prompt instruction (atom).
+        tools: The tools that agents may be given.
 
     Returns:
         (workflows, size) bool of each dimension. An agent that the workflow lacks is told nothing.
@@ -346,7 +357,7 @@ def make_flat_masks(
         is_valid = np.zeros((len(action_space.WORKFLOWS), roles.shape[1] + 1), bool)
         is_valid[:, 0] = True  # no atom
         for number, workflow in enumerate(action_space.WORKFLOWS):
-            if agent in action_space.agents(workflow):
+            if agent in action_space.list_agents(workflow):
                 is_valid[number, 1:] = roles[agent]
         masks += [is_valid] * action_space.MAX_ATOMS
     return masks
@@ -423,7 +434,7 @@ class PromptPolicy(nn.Module):
     """pi_prompt of ARC: given question and structure, atoms for one agent after the other.
 
     Attributes:
-        roles: (3, atoms) bool, which agent may be told which atom.
+        roles: (3, atoms) bool, which agent may be told which prompt instruction (atom).
         num_inputs: Length of the state of a decision, see `make_states`.
     """
 
@@ -432,7 +443,7 @@ class PromptPolicy(nn.Module):
 
         Args:
             num_inputs: Length of the state of a question.
-            roles: (3, atoms) bool, which agent may be told which atom.
+            roles: (3, atoms) bool, which agent may be told which prompt instruction (atom).
             hidden: Width of the layers.
         """
         super().__init__()
@@ -475,7 +486,7 @@ class PromptPolicy(nn.Module):
         Args:
             question_states: (n, inputs) of the questions.
             structures: (n, 6), or more columns, which are not read.
-            generator: Of the random numbers; None for the likeliest choice of each decision.
+            generator: Source of random numbers; None for the likeliest choice of each decision.
 
         Returns:
             The prompts.
@@ -565,7 +576,7 @@ class PromptPolicy(nn.Module):
             question_states: (n, inputs) of the questions.
             structures: (n, 6), or more columns, which are not read.
             agent: Number of the agent.
-            has_atom: (n, atoms) bool, the atoms that the agent was told already.
+            has_atom: (n, atoms) bool, the prompt instructions (atoms) that the agent was told already.
 
         Returns:
             (n, self.num_inputs).
@@ -583,7 +594,7 @@ class PromptPolicy(nn.Module):
 
         Args:
             agent: Number of the agent.
-            has_atom: (n, atoms) bool, the atoms that it was told already.
+            has_atom: (n, atoms) bool, the prompt instructions (atoms) that it was told already.
 
         Returns:
             (n, atoms + 1) bool.
@@ -597,5 +608,5 @@ def _find_present_agents(workflows: torch.Tensor) -> torch.Tensor:
     """Which agents each of n workflows has, (n, 3) bool."""
     is_present = torch.zeros(len(action_space.WORKFLOWS), NUM_AGENTS, dtype=torch.bool)
     for number, name in enumerate(action_space.WORKFLOWS):
-        is_present[number, list(action_space.agents(name))] = True
+        is_present[number, list(action_space.list_agents(name))] = True
     return is_present[workflows]

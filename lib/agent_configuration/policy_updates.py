@@ -6,7 +6,7 @@ policies are updated on their own rows with their own value network and learning
 batch. Every loss here is a mean over decisions, to be minimised. The flat MDP (the paper's "RL episodes") has one row
 for each dimension of its decision.
 
-Letters of shapes: n episodes, D dimensions of a structure, m prompt decisions.
+In shapes, n is the number of episodes and m that of prompt decisions.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class EpisodeBatch:
 
     Attributes:
         states: (n, inputs) of the questions.
-        structures: (n, D) what was chosen.
+        structures: (n, dimensions) what was chosen.
         logp: (n,) log-probability of the whole structure when it was sampled.
         steps: Prompt decisions; None for flat policies.
         rewards: (n,) at the end of each episode.
         groups: (n,) number of the question, or of its kind.
         runs: (n,) number of the training, of several that go on side by side; None for one.
-        logp_by_dimension: (n, D) log-probability of each choice when it was sampled; None where nobody needs it.
+        logp_by_dimension: (n, dimensions) log-probability of each choice when it was sampled; None if it is not needed.
     """
 
     states: torch.Tensor
@@ -110,7 +110,14 @@ class EpisodeBatch:
 
 
 def concatenate_batches(batches: Sequence[EpisodeBatch]) -> EpisodeBatch:
-    """Put batches behind each other; their prompt decisions are numbered anew, `runs` may be None in all of them."""
+    """Put batches behind each other.
+
+    Args:
+        batches: The same optional fields are None in all of them.
+
+    Returns:
+        One batch; the episodes of prompt decisions are numbered anew.
+    """
     steps = None
     if batches[0].steps is not None:
         first_episodes = np.cumsum([0, *(len(batch) for batch in batches)])
@@ -140,9 +147,9 @@ class PolicyTrainer:
     """One policy with what trains it.
 
     Attributes:
-        policy: With a method `evaluate_actions`.
+        policy: A network with a method `evaluate_actions`.
         value: Its value network; None where advantages are group-relative.
-        optimizer: Of the weights of both.
+        optimizer: Changes the weights of both.
     """
 
     policy: nn.Module
@@ -153,7 +160,17 @@ class PolicyTrainer:
     def create(
         cls, policy: nn.Module, num_inputs: int, learning_rate: float, has_value: bool = True
     ) -> PolicyTrainer:
-        """Make a trainer with Adam, and with a new value network if it is to have one."""
+        """Make a trainer with Adam.
+
+        Args:
+            policy: What is trained.
+            num_inputs: Length of a state of the value network.
+            learning_rate: Learning rate of Adam.
+            has_value: Whether there is a value network; a new one is made.
+
+        Returns:
+            The trainer.
+        """
         value = ValueNetwork(num_inputs) if has_value else None
         weights = list(policy.parameters())
         if value is not None:
@@ -263,9 +280,20 @@ def update(
 
 
 def _update_stepwise(trainer: PolicyTrainer, batch: EpisodeBatch, rules: Rules) -> dict[str, float]:
-    """PPO where every choice of a structure is a step: with its own ratio, return gamma^(T-1-t) R, and value."""
+    """Update a flat policy where every choice of a structure is a step of an MDP (PPO).
+
+    Step t of T has its own ratio, value, and return gamma^(T-1-t) R.
+
+    Args:
+        trainer: The policy with its value network.
+        batch: The episodes.
+        rules: How it is done.
+
+    Returns:
+        Losses and entropy of the last epoch.
+    """
     # One row for each choice; dimensions that the workflow pins are no steps.
-    is_step = trainer.policy.find_open_dimensions(batch.structures[:, 0])  # (n, D)
+    is_step = trainer.policy.find_open_dimensions(batch.structures[:, 0])  # (n, dimensions)
     episode, dimension = is_step.nonzero(as_tuple=True)  # (rows,) each
     position = is_step.cumsum(1)[episode, dimension] - 1  # t
     num_steps = is_step.sum(1)[episode]  # T
@@ -306,7 +334,7 @@ def make_step_states(
 
     Args:
         states: (n, inputs) of the questions.
-        structures: (n, D) choices.
+        structures: (n, dimensions) choices.
         sizes: Number of choices of each dimension.
         episode: (rows,) the episode of each step.
         dimension: (rows,) the dimension that each step chooses.
@@ -396,7 +424,7 @@ def elite(correct: np.ndarray, rewards: np.ndarray, share: float) -> tuple[np.nd
     Args:
         correct: (n,) bool, or 0 and 1.
         rewards: (n,).
-        share: Of all episodes, correct or not, that lie above the threshold.
+        share: Share of all episodes, correct or not, that lie above the threshold.
 
     Returns:
         (n,) bool, whether an episode is in the elite, and the threshold tau.
@@ -461,7 +489,7 @@ def sum_over_steps(logp: torch.Tensor, steps: PromptSteps, num_episodes: int) ->
     Args:
         logp: (m,) of the decisions.
         steps: The m decisions.
-        num_episodes: n.
+        num_episodes: Number of episodes, n.
 
     Returns:
         (n,) sums, 0 for an episode without prompt decisions.

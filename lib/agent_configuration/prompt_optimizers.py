@@ -22,8 +22,8 @@ from lib.agent_configuration.action_space import (
     WORKFLOWS,
     Configuration,
     Structure,
-    agents,
-    repaired,
+    list_agents,
+    repair_structure,
 )
 from lib.agent_configuration.agent_system import ConfiguredAnswer, ConfiguredQuestion, System
 from lib.agent_configuration.agent_team import Note, Team, draft, evidence
@@ -46,7 +46,15 @@ CONVERSATION = Configuration((WORKFLOWS.index("verify"), SUBSETS - 1, SUBSETS - 
 
 
 async def converse(team: Team, question: str) -> Note:
-    """An assistant answers, a critic objects, until the critic is content or the turns are over."""
+    """Let an assistant answer and a critic object, until the critic is content or ROUNDS are over.
+
+    Args:
+        team: The first agent is the assistant, the second the critic.
+        question: The question.
+
+    Returns:
+        The last note of the assistant.
+    """
     answer = await team.reason(question)
     for _ in range(ROUNDS):
         check = await team.verify(question, draft(answer))
@@ -60,9 +68,19 @@ async def converse(team: Team, question: str) -> Note:
 
 
 def select_structure(system: System, items: Sequence[Item], weights: Weights) -> Structure:
-    """Select the workflow with the best mean reward on training questions, with all tools and the largest budgets."""
+    """Select the workflow with the best mean reward on training questions.
+
+    Args:
+        system: The agents.
+        items: The questions.
+        weights: Coefficients of the reward.
+
+    Returns:
+        The structure with this workflow, all tools and the largest budgets.
+    """
     structures = [
-        repaired((number, SUBSETS - 1, SUBSETS - 1, 2, 2, 2)) for number in range(len(WORKFLOWS))
+        repair_structure((number, SUBSETS - 1, SUBSETS - 1, 2, 2, 2))
+        for number in range(len(WORKFLOWS))
     ]
     jobs = [
         ConfiguredQuestion(item, Configuration(structure))
@@ -80,8 +98,8 @@ class PromptedSystem:
 
     Attributes:
         system: The agents; it learns the texts that it is handed.
-        structure: Of every configuration.
-        weights: Of the reward.
+        structure: The structure of every configuration.
+        weights: Coefficients of the reward.
     """
 
     system: System
@@ -89,14 +107,20 @@ class PromptedSystem:
     weights: Weights
 
     def configure(self, candidate: Mapping[str, str]) -> Configuration:
-        """The configuration whose agents are told the texts of a candidate."""
-        present = agents(WORKFLOWS[self.structure[0]])
+        """Make the configuration whose agents are told the texts of a candidate; the system learns the texts.
+
+        Args:
+            candidate: The instructions of each agent, by role.
+
+        Returns:
+            The configuration, in which a text is its own name.
+        """
+        present = list_agents(WORKFLOWS[self.structure[0]])
         texts_by_agent = []
         for agent, role in enumerate(AGENTS):
             texts = []
             if agent in present and candidate.get(role):
                 texts = candidate[role].split(SEPARATOR)
-            # A text is its own name.
             self.system.prompts.update({text: text for text in texts})
             texts_by_agent.append(tuple(texts))
         return Configuration(self.structure, tuple(texts_by_agent))
@@ -104,7 +128,15 @@ class PromptedSystem:
     def play(
         self, items: Sequence[Item], candidate: Mapping[str, str]
     ) -> tuple[list[ConfiguredAnswer], np.ndarray]:
-        """Outcomes and rewards (n,) of questions under a candidate."""
+        """Let agents answer questions under a candidate.
+
+        Args:
+            items: n questions.
+            candidate: The instructions of each agent, by role.
+
+        Returns:
+            The n outcomes, and (n,) rewards, 0 for an answer that the infrastructure lost.
+        """
         configuration = self.configure(candidate)
         jobs = [ConfiguredQuestion(item, configuration) for item in items]
         outcomes = self.system.run(jobs)
@@ -124,7 +156,7 @@ def bootstrap_demonstrations(
         prompted: The agents with their structure.
         items: Training questions; half of them yield demonstrations, half choose among sets.
         max_episodes: Questions that may be played.
-        seed: Of the sets.
+        seed: Seed of the random sets.
 
     Returns:
         The best candidate by mean reward, the one without demonstrations among them.

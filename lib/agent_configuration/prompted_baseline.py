@@ -18,7 +18,7 @@ from lib.agent_configuration.action_space import (
     WORKFLOWS,
     Configuration,
     SpaceError,
-    repaired,
+    repair_structure,
 )
 from lib.agent_configuration.search import BASE
 from lib.llm.chat_model import ChatModel, ChatRequest, Reply
@@ -59,7 +59,7 @@ def write_messages(question: str, examples: Sequence[Example]) -> list[dict[str,
 
     Args:
         question: What the agents are to answer.
-        examples: For the few-shot prompt; none for zero-shot.
+        examples: Examples of the few-shot prompt; none for zero-shot.
 
     Returns:
         A system message with the space and the examples, and a user message with the question.
@@ -118,9 +118,9 @@ def parse_reply(text: str) -> Configuration:
     if unknown_tiers or len(fields.budgets) != len(AGENTS):
         raise SpaceError(f"budgets are three of {', '.join(TIERS)}, not {fields.budgets}")
     workflow = WORKFLOWS.index(fields.workflow)
-    tools = [action_space.bits(fields.tools1), action_space.bits(fields.tools2)]
+    tools = [action_space.encode_tools(fields.tools1), action_space.encode_tools(fields.tools2)]
     tiers = [TIERS.index(tier) for tier in fields.budgets]
-    return Configuration(repaired((workflow, *tools, *tiers)))
+    return Configuration(repair_structure((workflow, *tools, *tiers)))
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ async def choose_configurations(
     """Let a model choose a configuration for each item.
 
     Args:
-        model: Who is asked.
+        model: The model that is asked.
         items: The questions.
         examples: Questions with good configurations, for the prompt.
 

@@ -23,9 +23,9 @@ class Kind:
     """A kind of question.
 
     Attributes:
-        name: In tables.
-        family: Of `lib.tasks`.
-        difficulties: Of the family.
+        name: Name in tables.
+        family: Family of `lib.tasks`.
+        difficulties: Difficulties of the family that are drawn.
         skin: The surface form of the family, such as a question with options.
         paper: The benchmark of the paper that it stands in for.
     """
@@ -56,7 +56,7 @@ def questions(kind: str, split: str, n: int, seed: int = 0) -> tuple[Item, ...]:
         kind: Name of the kind.
         split: train, dev or test.
         n: Number of questions.
-        seed: Of the draw.
+        seed: Seed of the draw.
 
     Returns:
         At most n questions, fewer where a split holds no more; the same ones whenever the arguments are the same.
@@ -74,7 +74,7 @@ def questions(kind: str, split: str, n: int, seed: int = 0) -> tuple[Item, ...]:
 
 
 def _alternate_sources(items: Sequence[Item]) -> list[Item]:
-    """Put questions that only the documents answer and all others in turn, for as long as there are both.
+    """Order questions so that one that only the documents answer and another one take turns, while there are both.
 
     Fewer relations are in the documents, so that without this most questions would want the same tool.
     """
@@ -98,7 +98,7 @@ def kind_of(item: Item) -> str:
     )
 
 
-def solved(item: Item, text: str) -> bool:
+def is_solved(item: Item, text: str) -> bool:
     """Check whether a reply is correct.
 
     Args:

@@ -32,7 +32,7 @@ class Weights:
     delta_3: float = 0.3
 
 
-def tool_shaping(
+def compute_tool_reward(
     correct: np.ndarray, used: np.ndarray, allocated: np.ndarray, weights: Weights
 ) -> np.ndarray:
     """Compute R_tool of eq. 4.
@@ -46,9 +46,10 @@ def tool_shaping(
     Returns:
         (n,) rewards for tools.
     """
-    reward_if_used = weights.delta_1 * np.asarray(used) + weights.delta_2 * np.asarray(correct)
-    penalty_if_idle = -weights.delta_3 * np.asarray(allocated)
-    return np.where(np.asarray(used) > 0, reward_if_used, penalty_if_idle)
+    used = np.asarray(used)
+    reward_if_used = weights.delta_1 * used + weights.delta_2 * np.asarray(correct)
+    reward_if_idle = -weights.delta_3 * np.asarray(allocated)  # 0 where nothing was allocated
+    return np.where(used > 0, reward_if_used, reward_if_idle)
 
 
 def reward(
@@ -57,7 +58,7 @@ def reward(
     tokens: np.ndarray,
     used: np.ndarray,
     allocated: np.ndarray,
-    most: float,
+    max_tokens: float,
     weights: Weights,
 ) -> np.ndarray:
     """Compute R of eq. 3.
@@ -68,7 +69,7 @@ def reward(
         tokens: (n,) tokens that agents wrote.
         used: (n,) calls of tools.
         allocated: (n,) tools allocated to agents that the workflow has.
-        most: T_max.
+        max_tokens: T_max.
         weights: The coefficients.
 
     Returns:
@@ -77,13 +78,22 @@ def reward(
     return (
         weights.alpha * np.asarray(correct)  # task success
         - weights.beta_s * np.asarray(steps)  # latency
-        - weights.beta_t * np.asarray(tokens) / most  # cost
-        + weights.eta * tool_shaping(correct, used, allocated, weights)
+        - weights.beta_t * np.asarray(tokens) / max_tokens  # cost
+        + weights.eta * compute_tool_reward(correct, used, allocated, weights)
     )
 
 
-def utility(correct: np.ndarray, cost: np.ndarray, weight: float) -> np.ndarray:
-    """U(q, c) = 1[correct] - lambda C_cost(c), (n,) (ARC, eq. 1). weight: lambda, per unit of cost."""
+def compute_utility(correct: np.ndarray, cost: np.ndarray, weight: float) -> np.ndarray:
+    """Compute U(q, c) = 1[correct] - lambda C_cost(c) (ARC, eq. 1).
+
+    Args:
+        correct: (n,) bool, or 0 and 1.
+        cost: (n,) cost of each answer.
+        weight: lambda, per unit of cost.
+
+    Returns:
+        (n,) utilities.
+    """
     return np.asarray(correct) - weight * np.asarray(cost)
 
 
@@ -125,20 +135,26 @@ def derive_reward_facts(
         The facts. Tokens are left out of the rewards: they cost beta_t at most a few times.
     """
 
-    def compute(correct: float, steps: int, used: int, allocated: int) -> float:
+    def compute_without_tokens(correct: float, steps: int, used: int, allocated: int) -> float:
         return float(reward(correct, steps, 0, used, allocated, 1.0, weights))
 
-    right = compute(1, 1, 0, 0)
+    right = compute_without_tokens(correct=1, steps=1, used=0, allocated=0)
+    wrong = compute_without_tokens(correct=0, steps=1, used=0, allocated=0)
     # Each tool call adds eta * delta_1 to a wrong answer: R_wrong(n) = R_wrong(0) + eta delta_1 n > R_right.
     bonus_per_call = weights.eta * weights.delta_1
-    difference = right - compute(0, 1, 0, 0)
-    calls_to_outweigh = math.floor(difference / bonus_per_call) + 1 if bonus_per_call else -1
+    calls_to_outweigh = -1
+    if bonus_per_call:
+        calls_to_outweigh = math.floor((right - wrong) / bonus_per_call) + 1
     return RewardFacts(
         right_without_tools=right,
-        right_with_idle_tools=compute(1, 1, 0, num_tools),
-        wrong_with_most_tool_calls=compute(0, most_steps, most_tool_calls, num_tools),
+        right_with_idle_tools=compute_without_tokens(
+            correct=1, steps=1, used=0, allocated=num_tools
+        ),
+        wrong_with_most_tool_calls=compute_without_tokens(
+            correct=0, steps=most_steps, used=most_tool_calls, allocated=num_tools
+        ),
         tool_calls_to_outweigh=calls_to_outweigh,
         most_tool_calls=most_tool_calls,
-        largest_token_share=most_steps
-        / NUM_AGENTS,  # T_max is what three agents may write in one call each
+        # T_max is what three agents may write in one call each.
+        largest_token_share=most_steps / NUM_AGENTS,
     )

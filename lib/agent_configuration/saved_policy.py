@@ -33,10 +33,10 @@ class PolicyDescription:
     """What a policy reads and chooses from.
 
     Attributes:
-        kind: Of `variants.POLICY_KINDS`.
-        inputs: Numbers of a state.
+        kind: One of `variants.POLICY_KINDS`.
+        inputs: Length of the state of a question.
         atoms: The library.
-        tools: That agents may be given.
+        tools: The tools that agents may be given.
         tiers: Tokens of the budgets, a row for each agent.
         encoder: Name of the encoder.
         model: Name of the agents' model in the settings.
@@ -74,7 +74,7 @@ class SavedPolicies:
         """Read a folder.
 
         Args:
-            folder: Of `save_policies`.
+            folder: A folder that `save_policies` wrote.
             models: Folder of the lab models, which an encoder may need.
 
         Raises:
@@ -95,7 +95,7 @@ class SavedPolicies:
         encode = (
             encoders.make_weighted_encoder(words)
             if words
-            else encoders.encoder(description.encoder, models)
+            else encoders.make_encoder(description.encoder, models)
         )
         policies = {}
         for group, name in files.items():
@@ -107,7 +107,7 @@ class SavedPolicies:
         """Choose the likeliest configuration for each question.
 
         Args:
-            questions: Their texts.
+            questions: Texts of the questions.
             group: Whose policy chooses, where there are several.
 
         Raises:
@@ -116,7 +116,7 @@ class SavedPolicies:
         if group not in self.policies:
             groups = ", ".join(map(repr, self.policies))
             raise ParamsError(f"there is no policy for the group {group!r}; there are {groups}")
-        states = encoders.states(questions, self.encode)
+        states = encoders.make_states(questions, self.encode)
         return self.policies[group].decide(torch.from_numpy(states)).configurations
 
 

@@ -10,7 +10,13 @@ from functools import partial
 import numpy as np
 
 from lib.agent_configuration import action_space
-from lib.agent_configuration.action_space import SUBSETS, TOOLS, WORKFLOWS, Configuration, repaired
+from lib.agent_configuration.action_space import (
+    SUBSETS,
+    TOOLS,
+    WORKFLOWS,
+    Configuration,
+    repair_structure,
+)
 from lib.experiment import seeds
 
 VERSION = 1  # of the configurations that are tried
@@ -21,7 +27,7 @@ BASE = Configuration(
 Score = Callable[[Sequence[Configuration]], np.ndarray]  # mean reward of each, (n,)
 
 
-def grid(n: int = GRID) -> list[Configuration]:
+def make_grid(n: int = GRID) -> list[Configuration]:
     """Spread n configurations without atoms evenly over all 62,208 structures, so that every workflow has some.
 
     Invalid structures are repaired, which makes some of them equal; the grid is refined until n of them differ.
@@ -35,14 +41,19 @@ def grid(n: int = GRID) -> list[Configuration]:
     structures = np.indices(action_space.SIZES).reshape(len(action_space.SIZES), -1).T
     for num_points in range(n, action_space.total()):
         rows = np.linspace(0, len(structures) - 1, num_points).round().astype(int)
-        repaired_structures = [repaired(structures[row].tolist()) for row in rows]
+        repaired_structures = [repair_structure(structures[row].tolist()) for row in rows]
         distinct = list(dict.fromkeys(repaired_structures))
         if len(distinct) >= n:
             return [Configuration(structure) for structure in distinct[:n]]
-    return [Configuration(action_space.checked(row)) for row in action_space.structures().tolist()]
+    return [
+        Configuration(action_space.check_structure(row))
+        for row in action_space.list_structures().tolist()
+    ]
 
 
-def sampled(n: int, atoms: Sequence[Sequence[str]], seed: int = 0) -> list[Configuration]:
+def sample_configurations(
+    n: int, atoms: Sequence[Sequence[str]], seed: int = 0
+) -> list[Configuration]:
     """Sample configurations for constants and the oracle.
 
     Workflows take turns; the tools of an agent are none, all or random; large budgets are as likely as the others
@@ -50,8 +61,8 @@ def sampled(n: int, atoms: Sequence[Sequence[str]], seed: int = 0) -> list[Confi
 
     Args:
         n: Number of configurations, all different.
-        atoms: Names of the atoms that each agent may be told.
-        seed: Of the random numbers.
+        atoms: Names of the prompt instructions (atoms) that each agent may be told.
+        seed: Seed of the random numbers.
 
     Returns:
         The configurations.
@@ -62,8 +73,8 @@ def sampled(n: int, atoms: Sequence[Sequence[str]], seed: int = 0) -> list[Confi
         workflow = len(configurations) % len(WORKFLOWS)
         tools = [_sample_tools(rng) for _ in range(2)]
         budgets = rng.choice(3, size=3, p=[0.2, 0.3, 0.5]).tolist()
-        structure = repaired((workflow, *tools, *budgets))
-        present = action_space.agents(WORKFLOWS[workflow])
+        structure = repair_structure((workflow, *tools, *budgets))
+        present = action_space.list_agents(WORKFLOWS[workflow])
         chosen_atoms = tuple(
             _sample_atoms(atoms[agent], rng) if agent in present else () for agent in range(3)
         )
@@ -87,7 +98,7 @@ def list_structure_neighbours(configuration: Configuration, dimension: str) -> l
     """List the configurations that differ in one dimension: other workflows or budgets, or one tool more or less.
 
     Args:
-        configuration: Where from.
+        configuration: Where to start from.
         dimension: One of `action_space.DIMENSIONS`.
 
     Returns:
@@ -102,7 +113,9 @@ def list_structure_neighbours(configuration: Configuration, dimension: str) -> l
         values = [value for value in range(action_space.SIZES[index]) if value != current]
 
     # A changed structure may have to be repaired, and then be one that is in the list already.
-    changed = [repaired((*structure[:index], value, *structure[index + 1 :])) for value in values]
+    changed = [
+        repair_structure((*structure[:index], value, *structure[index + 1 :])) for value in values
+    ]
     neighbours = []
     for neighbour in dict.fromkeys(changed):
         if neighbour != structure:
@@ -113,7 +126,7 @@ def list_structure_neighbours(configuration: Configuration, dimension: str) -> l
 
 def _drop_absent_agents(structure: action_space.Structure, atoms: tuple) -> tuple:
     """The atoms of the agents that a structure has, and none for the others."""
-    present = action_space.agents(WORKFLOWS[structure[0]])
+    present = action_space.list_agents(WORKFLOWS[structure[0]])
     return tuple(
         atoms_of_agent if agent in present else () for agent, atoms_of_agent in enumerate(atoms)
     )
@@ -125,14 +138,14 @@ def list_prompt_neighbours(
     """List the configurations that tell one agent one atom fewer or one more.
 
     Args:
-        configuration: Where from.
+        configuration: Where to start from.
         agent: Which of the three; where the workflow has no such agent there are none.
-        atoms: Names of the atoms that it may be told.
+        atoms: Names of the prompt instructions (atoms) that it may be told.
 
     Returns:
         The configurations.
     """
-    if agent not in action_space.agents(configuration.workflow):
+    if agent not in action_space.list_agents(configuration.workflow):
         return []
     current = configuration.atoms[agent]
     variants = [tuple(atom for atom in current if atom != dropped) for dropped in current]
@@ -153,7 +166,7 @@ def search_greedily(
 
     Args:
         score: Mean reward of each of several configurations.
-        start: Where from.
+        start: Where to start from.
         rounds: How often to go through all dimensions.
         atoms: Names of the atoms that each agent may be told, tried after the structure of a round.
 

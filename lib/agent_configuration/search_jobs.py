@@ -75,8 +75,11 @@ def declare_configurations(bench: ConfigurationWorkbench) -> list[NumberedConfig
         The configurations, which are fixed before any training.
     """
     settings = bench.settings
-    grid = search.grid(settings.grid)
-    sampled = [search.BASE, *search.sampled(settings.sampled, bench.atom_names())]
+    grid = search.make_grid(settings.grid)
+    sampled = [
+        search.BASE,
+        *search.sample_configurations(settings.sampled, bench.list_atom_names()),
+    ]
     sets = [GRID] * len(grid) + [SAMPLED] * len(sampled)
     return [
         NumberedConfiguration(number, set_name, configuration)
@@ -123,7 +126,7 @@ def try_everywhere(
     labels = []
     for candidate in candidates:
         for split, (source, draw) in SPLITS.items():
-            for item in bench.items(source, num_items[source]):
+            for item in bench.draw_items(source, num_items[source]):
                 jobs.append(ConfiguredQuestion(item, candidate.configuration, draw))
                 labels.append(
                     {"split": split, "set": candidate.set_name, "number": candidate.number}
@@ -148,12 +151,12 @@ def search_greedily(bench: ConfigurationWorkbench, run: JobRun) -> None:
     ends = []
     paths = []
     for number, kind in enumerate(KINDS):
-        items = bench.items("train", settings.search_items, (kind.name,))
+        items = bench.draw_items("train", settings.search_items, (kind.name,))
 
         def score(candidates: Sequence[Configuration], items: Sequence[Item] = items) -> np.ndarray:
             return _compute_mean_rewards(bench, candidates, items)
 
-        atom_names = bench.atom_names(kind.name)
+        atom_names = bench.list_atom_names(kind.name)
         best, path = search.search_greedily(score, rounds=GREEDY_ROUNDS, atoms=atom_names)
         ends.append(NumberedConfiguration(GREEDY_NUMBER + number, GREEDY, best))
         paths.append(pd.DataFrame(path, columns=["tried", "reward"]).assign(group=kind.name))
@@ -196,13 +199,13 @@ def prompt_policies(bench: ConfigurationWorkbench, run: JobRun) -> None:
         run: The job, which gets the table tests.
     """
     settings = bench.settings
-    items = bench.items("test", settings.test_items)
+    items = bench.draw_items("test", settings.test_items)
     model = bench.open_model(settings.prompted)
     tables = []
     for name, examples in (("zero_shot", []), ("few_shot", _collect_examples(bench))):
         choices = bench.loop.run(prompted_baseline.choose_configurations(model, items, examples))
         configurations = [choice.configuration for choice in choices]
-        tests = bench.test(items, configurations, settings.model).assign(
+        tests = bench.test_configurations(items, configurations, settings.model).assign(
             method=name,
             seed=0,
             failed=[float(choice.is_fallback) for choice in choices],
@@ -220,10 +223,10 @@ def _collect_examples(bench: ConfigurationWorkbench) -> list[Example]:
     some configurations of the grid."""
     settings = bench.settings
     every_nth = max(1, settings.grid // NUM_EXAMPLES)
-    candidates = search.grid(settings.grid)[::every_nth]
+    candidates = search.make_grid(settings.grid)[::every_nth]
     examples = []
     for kind in KINDS:
-        item = bench.items("train", 1, (kind.name,))[0]
+        item = bench.draw_items("train", 1, (kind.name,))[0]
         jobs = [ConfiguredQuestion(item, candidate) for candidate in candidates]
         rewards = bench.play(settings.model, jobs)["reward"].dropna()
         if len(rewards):  # none where a provider's filter stops the question
@@ -240,14 +243,14 @@ def choose_at_random(bench: ConfigurationWorkbench, run: JobRun) -> None:
         bench: Agents, questions and rewards.
         run: The job, which gets the table tests.
     """
-    items = bench.items("test", bench.settings.test_items)
-    structures = action_space.structures()
+    items = bench.draw_items("test", bench.settings.test_items)
+    structures = action_space.list_structures()
     rng = seeds.rng("configuration", "random", seed=run.seed)
     configurations = [
-        Configuration(action_space.checked(structures[i].tolist()))
+        Configuration(action_space.check_structure(structures[i].tolist()))
         for i in rng.integers(len(structures), size=len(items))
     ]
-    tests = bench.test(items, configurations, bench.settings.model)
+    tests = bench.test_configurations(items, configurations, bench.settings.model)
     run.write_table("tests", tests.assign(method="random", seed=run.seed, failed=0.0))
 
 
@@ -268,9 +271,9 @@ def optimize_prompts(bench: ConfigurationWorkbench, run: JobRun) -> dict[str, An
     tables = []
     report: dict[str, Any] = {}
     for number, kind in enumerate(KINDS):
-        train_items = bench.items("train", settings.search_items, (kind.name,))
-        test_items = bench.items("test", settings.test_items, (kind.name,))
-        system = bench.system(settings.model)
+        train_items = bench.draw_items("train", settings.search_items, (kind.name,))
+        test_items = bench.draw_items("test", settings.test_items, (kind.name,))
+        system = bench.make_system(settings.model)
         structure = prompt_optimizers.select_structure(system, train_items, bench.weights)
 
         # Prompts in this structure
@@ -283,16 +286,16 @@ def optimize_prompts(bench: ConfigurationWorkbench, run: JobRun) -> dict[str, An
         }
         for method, texts in texts_by_method.items():
             configurations = [prompted.configure(texts)] * len(test_items)
-            tests = bench.test(test_items, configurations, settings.model, system)
+            tests = bench.test_configurations(test_items, configurations, settings.model, system)
             tables.append(tests.assign(method=method, seed=0))
             report[f"{method}/{kind.name}"] = texts
         report[f"structure/{kind.name}"] = WORKFLOWS[structure[0]]
 
         # A conversation in place of any workflow
-        conversation = bench.system(settings.model)
+        conversation = bench.make_system(settings.model)
         conversation.programs = dict.fromkeys(WORKFLOWS, converse)
         configurations = [CONVERSATION] * len(test_items)
-        tests = bench.test(test_items, configurations, settings.model, conversation)
+        tests = bench.test_configurations(test_items, configurations, settings.model, conversation)
         tables.append(tests.assign(method="conversation", seed=0))
         run.report_progress((number + 1) / len(KINDS))
     run.write_table("tests", pd.concat(tables, ignore_index=True))
@@ -342,7 +345,7 @@ def try_policy_choices(bench: ConfigurationWorkbench, run: JobRun) -> None:
     choices_by_kind = _collect_policy_choices(run, settings.model)
     tables = []
     for number, (kind, configurations) in enumerate(choices_by_kind.items()):
-        items = bench.items("test", settings.test_items, (kind,))
+        items = bench.draw_items("test", settings.test_items, (kind,))
         for split in ("test", "again"):
             _, draw = SPLITS[split]
             jobs = [

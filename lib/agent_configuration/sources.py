@@ -41,17 +41,24 @@ def build_documents() -> tuple[str, ...]:
 
 
 def _make_source(old_relations: Sequence[str]) -> dict[str, dict[str, str]]:
-    """All facts, but for these relations each value is replaced by another one of the same kind."""
+    """Make all facts, of which some are out of date.
+
+    Args:
+        old_relations: Relations in which each value is replaced by another one of the same relation.
+
+    Returns:
+        The value by relation and subject.
+    """
     records = {}
     for relation, values in mixed.build_records().items():
         records[relation] = dict(values)
         if relation not in old_relations:
             continue
         rng = seeds.world("configuration", "old entries", relation)
-        domain = sorted(set(values.values()))
+        all_values = sorted(set(values.values()))
         for subject, value in values.items():
-            others = [other for other in domain if other != value]
-            records[relation][subject] = str(rng.choice(others))
+            wrong_values = [candidate for candidate in all_values if candidate != value]
+            records[relation][subject] = str(rng.choice(wrong_values))
     return records
 
 
@@ -59,9 +66,10 @@ def list_relations(item: Item) -> tuple[str, ...]:
     """The relations that a question asks for, the last one first; none where it needs no source."""
     if item.group not in _FACT_GROUPS:
         return ()
-    known = (*AGREED, *KNOWN_TO_RECORDS, *KNOWN_TO_DOCUMENTS)
+    relations = (*AGREED, *KNOWN_TO_RECORDS, *KNOWN_TO_DOCUMENTS)
     # An id is "facts/home/friend/Ana" or "mixed/number/Ana/+38".
-    return tuple(part for part in item.id.split("/")[1:] if part in known)
+    words = item.id.split("/")[1:]
+    return tuple(word for word in words if word in relations)
 
 
 def select_source(item: Item) -> str | None:

@@ -77,7 +77,7 @@ def run(settings: ConfigurationSettings, runs: str | Path = RUNS) -> pd.DataFram
     """Do the jobs that are not done yet.
 
     Args:
-        settings: Of the lesson; `glass` has those of the worlds.
+        settings: Settings of the lesson; `glass` has those of the worlds.
         runs: Folder of the jobs.
 
     Returns:
@@ -124,8 +124,8 @@ def _make_settings(
     """What decides the result of a job.
 
     Args:
-        settings: Of the lesson.
-        kind: Of the job.
+        settings: Settings of the lesson.
+        kind: Kind of the job.
         glass_fields: Fields of `glass` that it reads.
         sections: Further sections of the settings that it reads.
     """
@@ -160,8 +160,8 @@ def run_job(job: sweep.Job, folder: Path, progress: sweep.JobProgress) -> None:
     """Do one job and write its rows.
 
     Args:
-        job: Of any kind.
-        folder: Of the job.
+        job: A job of any kind.
+        folder: Folder of the job.
         progress: Is told the share that is done.
     """
     torch.set_num_threads(1)

@@ -1,7 +1,7 @@
 """ARC's synthetic environment: worlds in which the expected reward of every configuration is a formula.
 
-A question is of one of K kinds. A configuration is a structure (workflow, tools, budgets) and a set of atoms for each
-agent. The answer is correct with probability sigmoid(logit / noise):
+A question is of one of several kinds. A configuration is a structure (workflow, tools, budgets) and a set of atoms for
+each agent. The answer is correct with probability sigmoid(logit / noise):
 
     logit = base + workflow + tools + budgets + atoms
 
@@ -9,8 +9,9 @@ Each term has a main effect and an effect of the kind of question, which the kno
 temperature: near 0 the answer is settled, at large values it is a coin. Calls and tokens have the lesson's prices, and
 the reward is the lesson's (`rewards`), so the optimum and the best constant are exact (`compute_bounds`).
 
-Letters of shapes: R worlds, K kinds of questions, n episodes or structures, A = ATOMS_PER_AGENT. The axis of length 3
-is the agent, the one of length 2 the two agents that may have tools, the one of length 4 the tool.
+Shapes name their axes: "worlds" is the number of worlds, "kinds" that of kinds of questions, "atoms" that of one
+agent's atoms, and n that of episodes or structures. The axis of length 3 is the agent, the one of length 2 the two
+agents that may have tools, the one of length 4 the tool.
 
 Left out: agents that talk, and questions whose kind is hard to tell.
 """
@@ -66,7 +67,7 @@ def _list_present_agents() -> np.ndarray:
     """Which agents each workflow has, (workflows, 3) bool."""
     present = np.zeros((len(WORKFLOWS), len(AGENTS)), bool)
     for number, workflow in enumerate(WORKFLOWS):
-        present[number, list(action_space.agents(workflow))] = True
+        present[number, list(action_space.list_agents(workflow))] = True
     return present
 
 
@@ -154,7 +155,7 @@ class StructureTable:
 
 @cache
 def _make_table_of_all_structures(tokens_by_tier: tuple[int, ...]) -> StructureTable:
-    return StructureTable.from_structures(action_space.structures(), tokens_by_tier)
+    return StructureTable.from_structures(action_space.list_structures(), tokens_by_tier)
 
 
 # Worlds --------------------------------------------------------------------------------------------
@@ -162,14 +163,14 @@ def _make_table_of_all_structures(tokens_by_tier: tuple[int, ...]) -> StructureT
 
 @dataclass(frozen=True)
 class ConfigurationWorlds:
-    """A stack of R worlds: what each part of a configuration adds to the logit, by kind of question.
+    """A stack of worlds: what each part of a configuration adds to the logit, by kind of question.
 
     Attributes:
-        workflow_effects: (R, K, 9) of each workflow.
-        tool_effects: (R, K, 4) of each tool, once at least one agent has it.
-        budget_effects: (R, K, 3, 3) by agent and tier.
-        atom_effects: (R, K, 3, A) of each agent's atoms.
-        noise: (R,) temperature of the logit.
+        workflow_effects: (worlds, kinds, 9) of each workflow.
+        tool_effects: (worlds, kinds, 4) of each tool, once at least one agent has it.
+        budget_effects: (worlds, kinds, 3, 3) by agent and tier.
+        atom_effects: (worlds, kinds, 3, atoms) of each agent's atoms.
+        noise: (worlds,) temperature of the logit.
         settings: Budgets, weights of the reward, and how policies are trained.
     """
 
@@ -229,13 +230,13 @@ class ConfigurationWorlds:
             world: (n,) number of each episode's world, or one number for all.
             kind: (n,) number of each question's kind, or one number for all.
             table: The n structures.
-            has_atom: (n, 3, A) bool, the atoms that each agent is told.
+            has_atom: (n, 3, atoms) bool, the prompt instructions (atoms) that each agent is told.
 
         Returns:
             (n,) probabilities.
         """
-        is_heard = table.is_present[..., None] * has_atom  # absent agents read nothing
-        atom_term = (is_heard * self.atom_effects[world, kind]).sum((1, 2))
+        has_effect = table.is_present[..., None] * has_atom  # absent agents read nothing
+        atom_term = (has_effect * self.atom_effects[world, kind]).sum((1, 2))
         logits = self.compute_structure_logits(world, kind, table) + atom_term
         return _sigmoid(logits / self.noise[world])
 
@@ -286,7 +287,7 @@ def make_world(
 
     Args:
         settings: Budgets and weights of the reward.
-        seed: Of the world.
+        seed: Seed of the world.
         interaction: How much the effects depend on the kind of question; 0 makes all kinds alike.
         noise: Temperature of the logit.
 
@@ -299,7 +300,7 @@ def make_world(
         main = rng.standard_normal(shape)
         by_kind = rng.standard_normal((len(KINDS), *shape))
         centered = by_kind - by_kind.mean(0)
-        return deviation * (main + interaction * centered)[None]  # (1, K, *shape)
+        return deviation * (main + interaction * centered)[None]  # (1, kinds, *shape)
 
     # The order of the draws decides the numbers.
     budget_effects = draw_effects(BUDGET_DEVIATION, len(AGENTS), 3) + MEAN_BUDGET_EFFECTS
@@ -330,14 +331,14 @@ _STRUCTURES_AT_ONCE = 64  # that are tried with all sets of atoms
 
 @dataclass(frozen=True)
 class Bounds:
-    """The best expected rewards in R worlds, by enumeration of every structure with every set of atoms.
+    """The best expected rewards in several worlds, by enumeration of every structure with every set of atoms.
 
     Attributes:
-        optimum: (R, K) of the best configuration for each kind of question.
-        optimal_workflow: (R, K) its workflow.
-        constant: (R, K) of the one configuration with the best mean over kinds.
-        constant_structure: (R, 6) its structure.
-        constant_has_atom: (R, 3, A) bool, its atoms.
+        optimum: (worlds, kinds) of the best configuration for each kind of question.
+        optimal_workflow: (worlds, kinds) its workflow.
+        constant: (worlds, kinds) of the one configuration with the best mean over kinds.
+        constant_structure: (worlds, 6) its structure.
+        constant_has_atom: (worlds, 3, atoms) bool, its atoms.
     """
 
     optimum: np.ndarray
@@ -348,7 +349,14 @@ class Bounds:
 
 
 def compute_bounds(worlds: ConfigurationWorlds) -> Bounds:
-    """Compute the optimum and the best constant of every world."""
+    """Compute the optimum and the best constant of every world.
+
+    Args:
+        worlds: The worlds.
+
+    Returns:
+        Their bounds.
+    """
     bounds_by_world = [_compute_bounds_of_world(worlds, world) for world in range(len(worlds))]
     return Bounds(
         optimum=np.concatenate([bounds.optimum for bounds in bounds_by_world]),
@@ -367,7 +375,7 @@ def _compute_bounds_of_world(worlds: ConfigurationWorlds, world: int) -> Bounds:
     kinds = range(len(KINDS))
 
     # For one kind the best atoms are all that help, whatever the structure.
-    gain_of_best_atoms = np.maximum(worlds.atom_effects[world], 0).sum(-1)  # (K, 3)
+    gain_of_best_atoms = np.maximum(worlds.atom_effects[world], 0).sum(-1)  # (kinds, 3)
     logits = []
     best_rewards = []
     for kind in kinds:
@@ -376,8 +384,8 @@ def _compute_bounds_of_world(worlds: ConfigurationWorlds, world: int) -> Bounds:
         probability = _sigmoid(logit_with_atoms / worlds.noise[world])
         logits.append(logit)
         best_rewards.append(worlds.compute_reward(probability, world, kind, all_structures))
-    best_rewards = np.stack(best_rewards)  # (K, structures)
-    optimal = best_rewards.argmax(1)  # (K,)
+    best_rewards = np.stack(best_rewards)  # (kinds, structures)
+    optimal = best_rewards.argmax(1)  # (kinds,)
 
     structure, has_atom = _find_best_constant(worlds, world, np.stack(logits), best_rewards)
     table = worlds.describe(structure[None])
@@ -405,14 +413,16 @@ def _find_best_constant(
     Args:
         worlds: The stack of worlds.
         world: Number of the world.
-        logits: (K, structures) logit of each structure without atoms.
-        best_rewards: (K, structures) expected reward of each structure with the best atoms for each kind.
+        logits: (kinds, structures) logit of each structure without atoms.
+        best_rewards: (kinds, structures) expected reward of each structure with the best atoms for each kind.
 
     Returns:
-        The structure (6,), and which agent is told which atom, (3, A) bool.
+        The structure (6,), and which agent is told which atom, (3, atoms) bool.
     """
     all_structures = _make_table_of_all_structures(tuple(worlds.settings.tiers))
-    atom_sets = np.array(list(itertools.product([False, True], repeat=ATOMS_PER_AGENT)))  # (8, A)
+    atom_sets = np.array(
+        list(itertools.product([False, True], repeat=ATOMS_PER_AGENT))
+    )  # (8, atoms)
     order = np.argsort(-best_rewards.mean(0), kind="stable")
     best_mean = -np.inf
     best_structure = 0
@@ -428,7 +438,7 @@ def _find_best_constant(
             best_mean = highest_mean
             row, *best_sets = np.unravel_index(totals.argmax(), totals.shape)
             best_structure = chunk[row]
-    return action_space.structures()[best_structure], atom_sets[best_sets]
+    return action_space.list_structures()[best_structure], atom_sets[best_sets]
 
 
 def _sum_rewards_over_kinds(
@@ -443,15 +453,15 @@ def _sum_rewards_over_kinds(
     Args:
         worlds: The stack of worlds.
         world: Number of the world.
-        logits: (K, n) logit of each structure without atoms.
+        logits: (kinds, n) logit of each structure without atoms.
         table: The structures.
-        atom_sets: (8, A) bool, all sets of one agent's atoms.
+        atom_sets: (8, atoms) bool, all sets of one agent's atoms.
 
     Returns:
         (n, 8, 8, 8) sums, by the sets of the first, second and third agent.
     """
     n = len(table)
-    # Effect of each set of atoms, (K, 3, 8): the sum of the effects of its atoms.
+    # Effect of each set of atoms, (kinds, 3, 8): the sum of the effects of its atoms.
     set_effects = np.einsum("sa,kga->kgs", atom_sets, worlds.atom_effects[world])
     total = 0.0
     for kind in range(len(KINDS)):

@@ -1,6 +1,6 @@
 """Evaluation in ARC's synthetic environment: exact expected rewards of what policies choose, and their bounds.
 
-Letters of shapes: R worlds, K kinds of questions, n = R * K * states questions, A = ATOMS_PER_AGENT.
+Shapes name their axes; n is the number of questions, worlds * kinds * states.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from lib.experiment import seeds
 
 @dataclass(frozen=True)
 class SampledEvaluation:
-    """What sampled choices come to, (R, K) each.
+    """What sampled choices come to, (worlds, kinds) each.
 
     Attributes:
         reward: Their expected reward.
@@ -45,26 +45,30 @@ class ConfigurationEvaluation:
     """Evaluates policies on the same questions, whatever the variant and the episodes of training.
 
     Attributes:
-        worlds: R worlds.
+        worlds: The worlds.
         settings: `states` questions of each kind, and `num_samples` choices for each where choices are sampled.
         world: (n,) the world of each question.
         kind: (n,) its kind.
-        states: (n, 1 + K) what policies read.
+        states: (n, 1 + kinds) what policies read.
     """
 
     def __init__(self, worlds: ConfigurationWorlds) -> None:
+        """Draw the questions, which are the same in every world."""
         self.worlds = worlds
         self.settings = worlds.settings.glass
-        num_worlds, num_kinds, num_states = len(worlds), len(KINDS), self.settings.states
+        num_worlds = len(worlds)
+        num_kinds = len(KINDS)
+        num_states = self.settings.states
+        kind_in_world = np.repeat(np.arange(num_kinds), num_states)  # (kinds * states,)
         self.world = np.repeat(np.arange(num_worlds), num_kinds * num_states)
-        self.kind = np.tile(np.repeat(np.arange(num_kinds), num_states), num_worlds)
+        self.kind = np.tile(kind_in_world, num_worlds)
         rng = seeds.rng(*STREAM, "tests")
         noise = rng.standard_normal((num_kinds * num_states, num_kinds))
         noise = self.settings.observation_noise * noise
         self.states = make_states(self.world, self.kind, np.tile(noise, (num_worlds, 1)))
 
     def compute_greedy_rewards(self, trainings: StackedTrainings) -> np.ndarray:
-        """The exact expected reward of the likeliest choices, (R, K)."""
+        """The exact expected reward of the likeliest choices, (worlds, kinds)."""
         decisions = trainings.decide(self.states, None)
         probability = self._compute_probability(decisions.structures, decisions.has_atom)
         return self._average(self._compute_reward(decisions.structures, probability))
@@ -80,7 +84,7 @@ class ConfigurationEvaluation:
         return self.worlds.compute_reward(probability, self.world, self.kind, table)
 
     def _average(self, values: np.ndarray) -> np.ndarray:
-        """Average values of questions, (n,), over those of one world and kind, (R, K)."""
+        """Average values of questions, (n,), over those of one world and kind, (worlds, kinds)."""
         return values.reshape(len(self.worlds), len(KINDS), -1).mean(-1)
 
     def make_rows(
@@ -145,7 +149,15 @@ class ConfigurationEvaluation:
 
 
 def make_bound_rows(worlds: ConfigurationWorlds, step: int) -> pd.DataFrame:
-    """The best constant and the optimum, as rows of `ConfigurationEvaluation.make_rows`."""
+    """Make the rows of the best constant and of the optimum.
+
+    Args:
+        worlds: The worlds.
+        step: What the rows have as step.
+
+    Returns:
+        Rows as of `ConfigurationEvaluation.make_rows`, with reward alone.
+    """
     bounds = compute_bounds(worlds)
     constant_workflow = np.repeat(bounds.constant_structure[:, 0], len(KINDS))
     constant = _make_rows({"reward": bounds.constant}, constant_workflow)
@@ -161,8 +173,8 @@ def _make_rows(columns: dict[str, np.ndarray], workflow: np.ndarray) -> pd.DataF
     """Make a row for each world and kind of question.
 
     Args:
-        columns: (R, K) values by name.
-        workflow: (R * K,) number of the workflow.
+        columns: (worlds, kinds) values by name.
+        workflow: (worlds * kinds,) number of the workflow.
 
     Returns:
         The columns, with seed (of the world), item, condition (the kind) and workflow (its name).

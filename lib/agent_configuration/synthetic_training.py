@@ -1,9 +1,10 @@
-"""Training in ARC's synthetic environment: one variant in R worlds side by side, by PPO and by imitating the elite.
+"""Training in ARC's synthetic environment: a variant in several worlds side by side, by PPO and by imitating the elite.
 
 Spaces, masks, policies, PPO, elite and imitation are those of the lesson; only the networks are small. Training r is
 that of world r. All variants meet the same questions with the same random numbers.
 
-Letters of shapes: R trainings, K kinds of questions, n episodes, A = ATOMS_PER_AGENT.
+Shapes name their axes: "kinds" is the number of kinds of questions, "atoms" that of one agent's atoms, n that of
+episodes.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class SyntheticConfigurationVariant:
     """One way to train.
 
     Attributes:
-        name: In tables.
+        name: Name in tables.
         kind: The policy, one of `variants.POLICY_KINDS`.
         masked: Whether choices that the workflow lacks are excluded.
         gamma: The discount; None for that of the settings.
@@ -79,7 +80,7 @@ class SyntheticDecisions:
 
     Attributes:
         structures: (n, 6) valid structures.
-        has_atom: (n, 3, A) bool, the atoms that each agent is told.
+        has_atom: (n, 3, atoms) bool, the prompt instructions (atoms) that each agent is told.
         batch: The same decisions to learn from, before their rewards are known.
     """
 
@@ -90,7 +91,7 @@ class SyntheticDecisions:
 
 @dataclass
 class StackedTrainings:
-    """The policies of R trainings of one variant, with all episodes that they have learned from.
+    """The policies of several trainings of one variant, with all episodes that they have learned from.
 
     Attributes:
         structure: The structure policies, or flat ones.
@@ -109,8 +110,8 @@ class StackedTrainings:
         """Choose a configuration for each state.
 
         Args:
-            states: (n, 1 + K), see `make_states`.
-            generator: Of the random numbers; None for the likeliest choices.
+            states: (n, 1 + kinds), see `make_states`.
+            generator: Source of random numbers; None for the likeliest choices.
 
         Returns:
             The decisions.
@@ -137,7 +138,7 @@ class StackedTrainings:
 
 
 def repair_structures(structures: np.ndarray) -> np.ndarray:
-    """Set pinned dimensions of structures, (n, 6), to 0, as `action_space.repaired` does for one."""
+    """Set pinned dimensions of structures, (n, 6), to 0, as `action_space.repair_structure` does for one."""
     is_valid = [
         mask[structures[:, 0], structures[:, dimension]]
         for dimension, mask in enumerate(action_space.mask().values())
@@ -150,14 +151,16 @@ def read_prompt_atoms(steps: PromptSteps, num_episodes: int) -> np.ndarray:
 
     Args:
         steps: The prompt decisions of the episodes.
-        num_episodes: n.
+        num_episodes: Number of episodes, n.
 
     Returns:
-        (n, 3, A) bool.
+        (n, 3, atoms) bool.
     """
     has_atom = np.zeros((num_episodes, NUM_ATOMS), bool)
-    is_atom = steps.actions < NUM_ATOMS  # and not STOP
-    has_atom[steps.episode[is_atom].numpy(), steps.actions[is_atom].numpy()] = True
+    episode = steps.episode.numpy()
+    action = steps.actions.numpy()
+    is_atom = action < NUM_ATOMS  # and not STOP
+    has_atom[episode[is_atom], action[is_atom]] = True
     return has_atom.reshape(-1, len(AGENTS), ATOMS_PER_AGENT)
 
 
@@ -168,7 +171,7 @@ def read_flat_atoms(choices: np.ndarray) -> np.ndarray:
         choices: (n, 3 * MAX_ATOMS), MAX_ATOMS of each agent: 0 is no atom, c is atom c - 1.
 
     Returns:
-        (n, 3, A) bool. Atoms of other agents are ignored.
+        (n, 3, atoms) bool. Atoms of other agents are ignored.
     """
     by_agent = choices.reshape(-1, len(AGENTS), action_space.MAX_ATOMS)
     # Whether an agent's choices name an atom, (n, 3, NUM_ATOMS)
@@ -186,7 +189,7 @@ def make_untrained(
 
     Args:
         variant: What is trained.
-        num_trainings: R.
+        num_trainings: Number of trainings.
         settings: `seeds`, after which first weights repeat, and `hidden`, the width of the layers.
 
     Returns:
@@ -228,10 +231,10 @@ def make_states(training: np.ndarray, kind: np.ndarray, noise: np.ndarray) -> Te
     Args:
         training: (n,) number of each row's training, which becomes column 0.
         kind: (n,) number of the question's kind.
-        noise: (n, K) what is added to the one-hot vector.
+        noise: (n, kinds) what is added to the one-hot vector.
 
     Returns:
-        (n, 1 + K) float32.
+        (n, 1 + kinds) float32.
     """
     observation = np.eye(len(KINDS))[kind] + noise
     return torch.from_numpy(np.concatenate([training[:, None], observation], 1).astype(np.float32))
@@ -247,8 +250,8 @@ def train(
 
     Args:
         variant: What is trained.
-        worlds: R worlds.
-        num_episodes: Of each training.
+        worlds: The worlds.
+        num_episodes: Number of episodes of each training.
         after_update: Called with the episodes so far and the policies, at the start and after each update.
 
     Returns:
@@ -259,7 +262,7 @@ def train(
     trainings = make_untrained(variant, num_worlds, settings)
     structure_trainer, prompt_trainer = _make_trainers(variant, trainings, num_worlds, settings)
     rules = _make_rules(variant, worlds.settings)
-    world = np.repeat(np.arange(num_worlds), settings.batch)  # (R * batch,)
+    world = np.repeat(np.arange(num_worlds), settings.batch)  # (trainings * batch,)
     after_update(0, trainings)
     for update in range(num_episodes // settings.batch):
         # The questions of a batch, the same in every world
@@ -298,7 +301,11 @@ def _make_trainers(
     num_worlds: int,
     settings: ConfigurationGlassSettings,
 ) -> tuple[BatchedPolicyTrainer, BatchedPolicyTrainer | None]:
-    """Make the trainers of structure and prompt policies, with value networks; None for a missing prompt policy."""
+    """Make the trainers of structure and prompt policies, with new value networks.
+
+    Returns:
+        The trainer of the structure policies, and that of the prompt policies or None where there are none.
+    """
     num_inputs = len(KINDS)
     if variant.kind == MDP:
         num_inputs = policy_updates.count_step_inputs(num_inputs, trainings.structure.sizes)
@@ -320,6 +327,7 @@ def _make_trainers(
 
 
 def _make_rules(variant: SyntheticConfigurationVariant, settings: ConfigurationSettings) -> Rules:
+    """The PPO of the lesson, with the variant's own discount."""
     ppo = settings.ppo
     return Rules(
         clip=ppo.clip,
@@ -337,12 +345,12 @@ def _make_rules(variant: SyntheticConfigurationVariant, settings: ConfigurationS
 
 @dataclass(frozen=True)
 class Elites:
-    """The episodes that each of R trainings imitates.
+    """The episodes that each training imitates.
 
     Attributes:
         episodes: All n episodes of all trainings.
         is_elite: (n,) bool.
-        tau: (R, K) threshold of the reward, by kind of question.
+        tau: (trainings, kinds) threshold of the reward, by kind of question.
     """
 
     episodes: EpisodeBatch
@@ -371,15 +379,17 @@ def encode_choices(
         world: (n,) number of the world.
         kind: (n,) number of the question's kind.
         structures: (n, 6) valid structures.
-        has_atom: (n, 3, A) bool; what absent agents are told has no effect.
+        has_atom: (n, 3, atoms) bool; what absent agents are told has no effect.
 
     Returns:
         The bytes of each choice.
     """
-    is_present = AGENT_IS_PRESENT[structures[:, 0]]  # (n, 3)
-    is_heard = (has_atom & is_present[..., None]).reshape(len(has_atom), -1)
-    rows = np.concatenate([world[:, None], kind[:, None], structures, is_heard], 1)
-    return [row.tobytes() for row in rows.astype(np.int16)]
+    workflow = structures[:, 0]
+    is_present = AGENT_IS_PRESENT[workflow]  # (n, 3)
+    has_effect = has_atom & is_present[..., None]  # (n, 3, atoms)
+    columns = [world[:, None], kind[:, None], structures, has_effect.reshape(len(has_atom), -1)]
+    rows = np.concatenate(columns, 1).astype(np.int16)
+    return [row.tobytes() for row in rows]
 
 
 def select_elites(
@@ -390,7 +400,7 @@ def select_elites(
     Args:
         episodes: All n episodes of all trainings.
         correct: (n,) bool.
-        share: Of the episodes that lie above a threshold.
+        share: Share of the episodes that lie above a threshold.
         is_by_kind: Whether each kind of question has a threshold of its own, or each training one for all kinds.
 
     Returns:
@@ -420,7 +430,7 @@ def imitate_elites(
 
     Args:
         trainings: Structure and prompt policies; each learns from its own decisions.
-        elites: Of these trainings.
+        elites: The elites of these trainings.
         settings: `glass` has batch and learning rates, `sft` epochs, entropy and the norm of gradients.
 
     Returns:

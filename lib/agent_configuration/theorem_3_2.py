@@ -78,7 +78,7 @@ def check(
         probability: (questions, configurations) probability of a correct answer.
         noise: Share of tries whose correctness is drawn anew. The others are correct where the probability is .5 or
             more, so that at noise 0 the reward r(s, a) is one number, as the proof assumes.
-        share: Of the buffer that lies above the threshold.
+        share: Share of the buffer that lies above the threshold.
         num_episodes: Size of the buffer.
         rng: Draws the buffer.
 
@@ -125,7 +125,7 @@ def estimate_outcomes(tried: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     """Estimate the outcomes of configurations that were tried on test questions.
 
     Args:
-        tried: As of `experiment.AgentConfigurationResults`, two tries of each.
+        tried: The table of `experiment.AgentConfigurationResults`, two tries of each.
 
     Returns:
         (questions, configurations) mean reward without the task's term, and (questions, configurations) probability of
@@ -154,8 +154,8 @@ def checks(tried: pd.DataFrame, share: float, num_episodes: int) -> pd.DataFrame
     """Check the theorem at several noises, on NUM_BUFFERS random buffers each.
 
     Args:
-        tried: As of `experiment.AgentConfigurationResults`.
-        share: Of a buffer that lies above the threshold.
+        tried: The table of `experiment.AgentConfigurationResults`.
+        share: Share of a buffer that lies above the threshold.
         num_episodes: Size of a buffer.
 
     Returns:

@@ -20,8 +20,8 @@ from pathlib import Path
 
 from lib.agent_configuration import user_report
 from lib.agent_configuration.action_space import TOOLS, valid
-from lib.agent_configuration.atoms import BASE, Atom, library, prompts
-from lib.agent_configuration.encoders import encoder
+from lib.agent_configuration.atoms import BASE, Atom, collect_prompts, read_library
+from lib.agent_configuration.encoders import make_encoder
 from lib.agent_configuration.episode_cache import EpisodeCache, EpisodeProgress
 from lib.agent_configuration.rewards import Weights
 from lib.agent_configuration.saved_policy import save_policies
@@ -166,6 +166,9 @@ def _read_dollars(text: str) -> float:
 def train(options: argparse.Namespace) -> None:
     """Train, evaluate and write the report.
 
+    Args:
+        options: Options of the command line.
+
     Raises:
         ParamsError, TaskError, ScorerError, EncoderError: Something of the input is wrong; nothing was asked yet.
         LLMError, BudgetExceeded: A model cannot be asked any more; what was finished is kept.
@@ -195,7 +198,7 @@ def train(options: argparse.Namespace) -> None:
             ) as agents,
         ):
             progress.activity = "choosing instructions"
-            atoms = keep_atoms(inputs, agents)
+            atoms = choose_atoms(inputs, agents)
             progress.say(describe_space(inputs, atoms))
             training = make_training(inputs, agents, atoms, progress)
 
@@ -215,24 +218,31 @@ def train(options: argparse.Namespace) -> None:
             progress.say(f"policy: {folder / POLICY}")
 
 
-def keep_atoms(inputs: ConfigurationInputs, agents: UserAgents) -> list[Atom]:
-    """The instructions of a run: the shipped general ones, and written ones where they were asked for.
+def choose_atoms(inputs: ConfigurationInputs, agents: UserAgents) -> list[Atom]:
+    """Choose the instructions of a run: the shipped general ones, and written ones where they were asked for.
 
     They are kept under --out; a later call reads them there.
+
+    Args:
+        inputs: What the run is given.
+        agents: Have the model that writes.
+
+    Returns:
+        The instructions that the agents can be told.
     """
     path = inputs.folder / ATOMS
     if not path.exists():
-        atoms = [atom for atom in library(inputs.atoms_file) if atom.family == BASE]
+        atoms = [atom for atom in read_library(inputs.atoms_file) if atom.family == BASE]
         writer = inputs.options.write_atoms
         if writer:
             items = inputs.questions.train
             atoms += write_atoms(agents.models[writer], items, inputs.tools, agents.loop)
         write_library(path, atoms)
-    return select_user_atoms(library(path), inputs.backend, inputs.tools, (BASE, WRITTEN))
+    return select_user_atoms(read_library(path), inputs.backend, inputs.tools, (BASE, WRITTEN))
 
 
 def describe_space(inputs: ConfigurationInputs, atoms: Sequence[Atom]) -> str:
-    """What there is to choose from, in a sentence."""
+    """Describe what there is to choose from, in a sentence."""
     num_written = sum(atom.family == WRITTEN for atom in atoms)
     written = f", {num_written} of them written for these questions" if num_written else ""
     tools = ", ".join(inputs.tools) or "no tools"
@@ -249,10 +259,20 @@ def make_training(
     atoms: list[Atom],
     progress: ProgressLine,
 ) -> UserTraining:
-    """Make the training of a run."""
+    """Make the training of a run.
+
+    Args:
+        inputs: What the run is given.
+        agents: Models and tools.
+        atoms: The instructions that the agents can be told.
+        progress: The line on the terminal.
+
+    Returns:
+        The training.
+    """
     system = agents.make_system(
         inputs.budgets,
-        prompts(atoms, inputs.backend),
+        collect_prompts(atoms, inputs.backend),
         inputs.questions.scorer,
         inputs.is_lab_world,
     )
@@ -262,7 +282,7 @@ def make_training(
     weights = Weights(**inputs.settings.reward.model_dump())
     episodes = EpisodeCache(inputs.folder / EPISODES, system, weights, episode_progress)
     training_questions = [item.prompt for item in inputs.questions.train]
-    encode = encoder(inputs.encoder, training_questions=training_questions)
+    encode = make_encoder(inputs.encoder, training_questions=training_questions)
     return UserTraining(inputs, system, episodes, atoms, encode, progress)
 
 

@@ -24,7 +24,7 @@ from lib.agent_configuration.agent_system import (
     System,
     make_table,
 )
-from lib.agent_configuration.atoms import Atom, roles
+from lib.agent_configuration.atoms import Atom, find_roles
 from lib.agent_configuration.policies import MultiDiscretePolicy, PromptPolicy, PromptSteps
 from lib.agent_configuration.policy_updates import EpisodeBatch, PolicyTrainer, Rules
 from lib.agent_configuration.questions import kind_of
@@ -42,9 +42,9 @@ class ConfigurationDecisions:
 
     Attributes:
         configurations: One for each question.
-        structures: (n, D) choices of the structure policy, or of a flat one.
+        structures: (n, dimensions) choices of the structure policy, or of a flat one.
         logp: (n,) their log-probabilities.
-        logp_by_dimension: (n, D) log-probability of each choice.
+        logp_by_dimension: (n, dimensions) log-probability of each choice.
         steps: The prompt decisions; None for a flat policy.
     """
 
@@ -82,8 +82,8 @@ class ConfigurationPolicy:
             num_inputs: Length of the state of a question.
             atoms: The library that it chooses from.
             masked: Whether the hierarchy masks its structures.
-            seed: Of the weights.
-            tools: That agents may be given; masks exclude all others.
+            seed: Seed of the first weights.
+            tools: The tools that agents may be given; masks exclude all others.
 
         Raises:
             ValueError: There is no such kind.
@@ -100,12 +100,14 @@ class ConfigurationPolicy:
             torch.manual_seed(int(seeds.key("configuration", "weights", seed=seed) >> 1))
             if kind == HIERARCHY:
                 self.structure = policies.make_structure_policy(num_inputs, masked, tools=tools)
-                self.prompt = PromptPolicy(num_inputs, roles(atoms))
+                self.prompt = PromptPolicy(num_inputs, find_roles(atoms))
             elif kind == BANDIT:
-                self.structure = policies.make_bandit_policy(num_inputs, roles(atoms), tools=tools)
+                self.structure = policies.make_bandit_policy(
+                    num_inputs, find_roles(atoms), tools=tools
+                )
             else:
                 self.structure = policies.make_autoregressive_policy(
-                    num_inputs, roles(atoms), tools=tools
+                    num_inputs, find_roles(atoms), tools=tools
                 )
 
     @torch.no_grad()
@@ -116,7 +118,7 @@ class ConfigurationPolicy:
 
         Args:
             states: (n, inputs) of the questions.
-            generator: Of the random numbers; None for the likeliest choices.
+            generator: Source of random numbers; None for the likeliest choices.
 
         Returns:
             The decisions.
@@ -143,7 +145,7 @@ class ConfigurationPolicy:
         names_by_agent = tuple(
             tuple(self.atoms[number].name for number in atoms_of_agent) for atoms_of_agent in atoms
         )
-        return Configuration(action_space.repaired(structure), names_by_agent)
+        return Configuration(action_space.repair_structure(structure), names_by_agent)
 
     def _read_flat_action(self, action: Sequence[int]) -> Configuration:
         """The configuration of a flat action; an atom that is chosen twice counts once."""
@@ -154,7 +156,7 @@ class ConfigurationPolicy:
             choices = action[first : first + action_space.MAX_ATOMS]
             names = [self.atoms[choice - 1].name for choice in choices if choice]  # 0 is no atom
             names_by_agent.append(tuple(dict.fromkeys(names)))
-        structure = action_space.repaired(action[:num_dimensions])
+        structure = action_space.repair_structure(action[:num_dimensions])
         return Configuration(structure, tuple(names_by_agent))
 
     def list_modules(self) -> dict[str, torch.nn.Module]:
@@ -251,7 +253,7 @@ class ConfigurationTraining:
         items: Questions.
         states: (items, inputs), one row per item.
         plan: How it is trained.
-        seed: Of questions and choices.
+        seed: Seed of questions and choices.
         recorded: Rows of updates that were played before this training was killed.
         name_group: What tables call the group of a question.
         step: Number of updates so far.
@@ -392,7 +394,7 @@ def train_side_by_side(
     """Train several policies in step, with the episodes of all of them under way together.
 
     Args:
-        trainings: With one agent system. What each learns does not depend on the others.
+        trainings: Trainings with one agent system. What each learns does not depend on the others.
         after_update: Called after every update of all.
         num_updates: How many; None for all that are not done.
     """
@@ -442,7 +444,7 @@ class Refining:
     """How a policy is refined (ARC, appendix F for SFT, appendix H for DPO).
 
     Attributes:
-        share: Of all episodes that lie above the elite's threshold (SFT).
+        share: Share of all episodes that lie above the elite's threshold (SFT).
         epochs: Passes over the data.
         batch: Decisions or pairs of a step.
         rates: Learning rates of structure and prompt policy.
@@ -474,7 +476,7 @@ def refine(
     Args:
         training: The policy with its episodes.
         refining: How it is done.
-        seed: Of the order of the decisions.
+        seed: Seed of the order of the decisions.
 
     Returns:
         The fine-tuned copy, and tau (the elite's threshold), elite (its size) and reward (its mean).
@@ -518,7 +520,16 @@ def refine(
 
 
 def _split_into_batches(num_rows: int, refining: Refining, seed: int) -> list[list[torch.Tensor]]:
-    """For each epoch its batches: indices of rows, in a random order."""
+    """Split rows into batches, in another random order for each epoch.
+
+    Args:
+        num_rows: Number of rows.
+        refining: Has the epochs and the size of a batch.
+        seed: Seed of the orders.
+
+    Returns:
+        For each epoch its batches: indices of rows.
+    """
     batches_by_epoch = []
     for epoch in range(refining.epochs):
         order = seeds.rng("configuration", "sft", epoch, seed=seed).permutation(num_rows)
@@ -535,7 +546,7 @@ def find_pairs(training: ConfigurationTraining, refining: Refining) -> np.ndarra
     """Find pairs of episodes on one question for DPO: a correct one with a high reward, and a wrong one with a low one.
 
     Args:
-        training: With its episodes.
+        training: The training with its episodes.
         refining: Has the bounds of both rewards.
 
     Returns:
@@ -544,7 +555,8 @@ def find_pairs(training: ConfigurationTraining, refining: Refining) -> np.ndarra
     rewards = np.concatenate([batch.rewards.numpy() for batch in training.batches])
     correct = np.concatenate(training.correct_by_batch)
     rows = pd.concat(training.rows, ignore_index=True)
-    prompts = rows.loc[rows["reward"].notna(), "prompt"].to_numpy()  # of the scored episodes
+    is_scored = rows["reward"].notna()
+    prompts = rows.loc[is_scored, "prompt"].to_numpy()  # (n,)
     is_better = correct & (rewards >= refining.good)
     is_worse = ~correct & (rewards <= refining.bad)
     pairs = []
@@ -563,7 +575,7 @@ def prefer_better(
     Args:
         training: The policy with its episodes.
         refining: How it is done.
-        seed: Of the order of the pairs.
+        seed: Seed of the order of the pairs.
 
     Returns:
         The refined copy, and pairs (their number).
@@ -612,6 +624,10 @@ def _evaluate_episodes(
     policy: ConfigurationPolicy, episodes: EpisodeBatch
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Evaluate all decisions of each episode together.
+
+    Args:
+        policy: Structure policy, and prompt policy if there is one.
+        episodes: n episodes.
 
     Returns:
         (n,) log-probability of each episode's structure and prompts, and the mean entropy of a decision, a scalar.

@@ -33,7 +33,7 @@ def make_plan(settings: ConfigurationSettings, variant: ConfigurationVariant) ->
     """How a variant is trained: PPO by appendix F of ARC, GRPO by appendix H.
 
     Args:
-        settings: Of the lesson.
+        settings: Settings of the lesson.
         variant: What is trained.
 
     Returns:
@@ -93,11 +93,11 @@ def run_training(bench: ConfigurationWorkbench, run: JobRun) -> dict[str, Any]:
     recorded = artifacts.read_parquet(path) if path.exists() else None
 
     # One training for each kind of question
-    system = bench.system(settings.model)
+    system = bench.make_system(settings.model)
     trainings: dict[str, ConfigurationTraining] = {}
     for kind in KINDS:
-        items = bench.items("train", settings.train_items, (kind.name,))
-        states = bench.states(items)
+        items = bench.draw_items("train", settings.train_items, (kind.name,))
+        states = bench.make_states(items)
         policy = ConfigurationPolicy(
             variant.kind, states.shape[1], bench.select_atoms(kind.name), variant.masked, run.seed
         )
@@ -171,11 +171,11 @@ def _test_policy(
 
     Args:
         bench: Agents, questions and rewards.
-        policy: Whose choices are tested.
-        name: Of its method.
+        policy: The policy whose choices are tested.
+        name: Name of its method.
         variant: What was trained.
         kind_name: The kind of question that it learned from.
-        seed: Of the training.
+        seed: Seed of the training.
 
     Returns:
         A table of test rows for each model of the agents.
@@ -190,9 +190,9 @@ def _test_policy(
         kinds = (kind_name,)
         if is_tested_everywhere and model == settings.model:
             kinds = ()  # all of them
-        items = bench.items("test", settings.test_items, kinds)
-        states = torch.from_numpy(bench.states(items))
+        items = bench.draw_items("test", settings.test_items, kinds)
+        states = torch.from_numpy(bench.make_states(items))
         configurations = policy.decide(states).configurations
-        tests = bench.test(items, configurations, model)
+        tests = bench.test_configurations(items, configurations, model)
         tables.append(tests.assign(method=name, seed=seed, only=kind_name))
     return tables

@@ -87,7 +87,7 @@ def make_tools(
     """Make tools.
 
     Args:
-        names: Of `choose_tools`.
+        names: What `choose_tools` returned.
         documents: A file or a folder; None for the documents of the lab's world.
         sandbox: Where programs run; None where no agent writes any.
 
@@ -119,9 +119,9 @@ def select_user_atoms(
 
     Args:
         atoms: The library.
-        backend: Of the agents; a lab model is offered only what it obeys.
-        tools: That agents may be given; an atom that names another tool is left out.
-        families: Of the library.
+        backend: Backend of the agents; a lab model is offered only what it obeys.
+        tools: The tools that agents may be given; an atom that names another tool is left out.
+        families: Families of the library that are selected.
 
     Returns:
         The atoms, in the order of the library.
@@ -150,9 +150,9 @@ def choose_budgets(
 
     Args:
         texts: Values of --budget, such as "reasoner=512,1024,2048".
-        settings: With the budgets of lab models.
+        settings: Has the budgets of lab models.
         llm: The models.
-        model: Of the agents; no budget can be larger than its max_tokens.
+        model: Name in llm.models of the agents' model; no budget can be larger than its max_tokens.
 
     Returns:
         Low, medium and high of each agent. What no text sets is the paper's, all of them scaled down
@@ -189,6 +189,7 @@ def choose_budgets(
 
 
 def _read_budget(text: str) -> tuple[str, tuple[int, int, int]]:
+    """Read a value of --budget: the agent, and its low, medium and high tokens."""
     agent, _, numbers = text.partition("=")
     try:
         tiers = tuple(int(number) for number in numbers.split(","))
@@ -214,7 +215,7 @@ class UserAgents:
         models: All models that are asked, by name: agents, judge, writer of atoms.
         agent_model: What all agents are.
         tools: By name.
-        loop: Where all models are asked.
+        loop: The event loop that all models are asked on.
     """
 
     models: ChatModels
@@ -228,7 +229,7 @@ class UserAgents:
         """Make the agent system.
 
         Args:
-            budgets: Of `choose_budgets`.
+            budgets: What `choose_budgets` returned.
             prompts: The text of each atom, by name.
             scorer: As `make_scorer` takes it.
             is_lab_world: Whether the questions are about the lab's world; sums of a user follow no rule of its chains.
@@ -262,12 +263,12 @@ def open_user_agents(
 
     Args:
         llm: The settings of all these models.
-        model: Of the agents, a name of llm.models.
+        model: Name in llm.models of the agents' model.
         others: Further models that are asked: a judge, a writer of atoms.
-        tools: Of `choose_tools`.
+        tools: What `choose_tools` returned.
         documents: What the search is over.
-        temperature: Of the agents.
-        folder: Of the run.
+        temperature: Sampling temperature of the agents.
+        folder: Folder of the run.
 
     Yields:
         The agents; they are closed behind it, also where the run was stopped.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 from lib import config
 from lib.agent_configuration import encoders, user_agents
 from lib.agent_configuration.action_space import AGENTS
-from lib.agent_configuration.atoms import library
+from lib.agent_configuration.atoms import read_library
 from lib.agent_configuration.document_files import read_passages
 from lib.agent_configuration.user_agents import Budgets
 from lib.config import ROOT, ConfigurationSettings, LLMSettings, Params, ParamsError
@@ -45,14 +46,14 @@ class ConfigurationInputs:
     """What a run is given.
 
     Attributes:
-        options: Of the command line.
+        options: Options of the command line.
         params: All parameters, those of --set among them.
         notes: What was filtered and dropped in the data, in sentences.
         questions: To learn from and to evaluate on.
         dev: Questions on which constants are chosen.
         judges: Names in llm.models of those that score answers.
         llm: The settings of all models that are asked, with prices and the spending limit.
-        tools: That agents may be given.
+        tools: The tools that agents may be given.
         budgets: Tokens of each agent.
         encoder: Name of the encoder.
     """
@@ -130,7 +131,7 @@ def read_inputs(options: argparse.Namespace) -> ConfigurationInputs:
     """Read and check what a run is given.
 
     Args:
-        options: Of the command line.
+        options: Options of the command line.
 
     Returns:
         The inputs.
@@ -159,12 +160,12 @@ def read_inputs(options: argparse.Namespace) -> ConfigurationInputs:
     tools = user_agents.choose_tools(options.tools, options.documents, options.data in FAMILIES)
     if options.documents is not None:
         read_passages(options.documents)  # says what is wrong with them
-    library(options.atoms or ROOT / params.configuration.atoms)
+    read_library(options.atoms or ROOT / params.configuration.atoms)
     budgets = user_agents.choose_budgets(
         options.budgets, params.configuration, params.llm, options.model
     )
     encoder = ENCODERS.get(options.encoder, options.encoder) or params.configuration.encoder
-    encoders.encoder(encoder, training_questions=["a question"])
+    encoders.make_encoder(encoder, training_questions=["a question"])
 
     questions = split_questions(dataset, options.held_out, options.max_test, options.seed)
     questions, dev = split_off_dev(questions, options.held_out, options.max_test, options.seed)
@@ -185,7 +186,14 @@ def read_inputs(options: argparse.Namespace) -> ConfigurationInputs:
 
 
 def read_params(options: argparse.Namespace) -> Params:
-    """Read the parameters with the changes of a command line; --batch and --updates are settings of this section."""
+    """Read the parameters with the changes of a command line.
+
+    Args:
+        options: Options of the command line; --batch and --updates are settings of the section, too.
+
+    Returns:
+        The parameters.
+    """
     changes = list(options.changes)
     if options.batch:
         changes.append(f"ppo.batch={options.batch}")
@@ -198,6 +206,12 @@ def read_params(options: argparse.Namespace) -> Params:
 
 def drop_repeated_questions(dataset: Dataset) -> Dataset:
     """Leave out questions whose id and text stand there already, and refuse whole conversations.
+
+    Args:
+        dataset: The questions of a user.
+
+    Returns:
+        The dataset without repeated questions, with a note on how many there were.
 
     Raises:
         TaskError: A question has earlier messages, which agents are not shown.
@@ -218,12 +232,10 @@ def drop_repeated_questions(dataset: Dataset) -> Dataset:
 
 def _check_groups(questions: QuestionSplit, dev: Sequence[Item]) -> None:
     """Raise ParamsError for a group that has too few questions for a policy of its own."""
-    counts: dict[str, int] = {}
-    for item in questions.train:
-        counts[item.group] = counts.get(item.group, 0) + 1
+    counts = Counter(item.group for item in questions.train)
     for item in [*questions.train, *dev, *questions.test]:
-        if counts.get(item.group, 0) < MIN_GROUP:
-            num_questions = counts.get(item.group, 0)
+        num_questions = counts[item.group]
+        if num_questions < MIN_GROUP:
             raise ParamsError(
                 f"--by-group: the group {item.group!r} has {num_questions} questions to learn from, too few for a "
                 f"policy of its own; bring {MIN_GROUP} or more, or leave --by-group out for one policy"
@@ -231,7 +243,14 @@ def _check_groups(questions: QuestionSplit, dev: Sequence[Item]) -> None:
 
 
 def describe_run(inputs: ConfigurationInputs) -> dict[str, Any]:
-    """Describe what decides the numbers of a run, for its folder and its report."""
+    """Describe what decides the numbers of a run, for its folder and its report.
+
+    Args:
+        inputs: What the run is given.
+
+    Returns:
+        Settings by name; data by their hashes.
+    """
     options = inputs.options
     settings = inputs.settings
     documents = ""
@@ -247,7 +266,7 @@ def describe_run(inputs: ConfigurationInputs) -> dict[str, Any]:
         "tools": list(inputs.tools),
         "documents": documents,
         "budgets": dict(zip(AGENTS, map(list, inputs.budgets), strict=True)),
-        "encoder": encoders.identity(inputs.encoder),
+        "encoder": encoders.identify_encoder(inputs.encoder),
         "atoms": artifacts.sha256_file(inputs.atoms_file)[:16],
         "write_atoms": options.write_atoms or "",
         "by_group": options.by_group,

@@ -21,9 +21,18 @@ WRITER_TOKENS = 2_500  # of the request for instructions, with the replies befor
 
 
 def count_episodes(inputs: ConfigurationInputs) -> dict[str, int]:
-    """Count the episodes of a run at the most, by what they are for."""
+    """Count the episodes of a run at the most.
+
+    Args:
+        inputs: What the run is given.
+
+    Returns:
+        Numbers of episodes by what they are for.
+    """
     num_test = len(inputs.questions.test)
-    num_methods = NUM_TESTED + (len({item.group for item in inputs.dev}) > 1)
+    num_methods = NUM_TESTED
+    if len({item.group for item in inputs.dev}) > 1:
+        num_methods += 1  # the best constant per group
     counts = {
         "trial": NUM_TRIALS,
         "dev": inputs.num_candidates * len(inputs.dev),
@@ -36,7 +45,14 @@ def count_episodes(inputs: ConfigurationInputs) -> dict[str, int]:
 
 
 def announce_most(inputs: ConfigurationInputs) -> str:
-    """How many episodes and calls the run makes at the most, and what they may cost; nothing was asked for it."""
+    """Announce how many episodes and calls the run makes at the most, and what they may cost, before anything is asked.
+
+    Args:
+        inputs: What the run is given.
+
+    Returns:
+        Two sentences.
+    """
     counts = count_episodes(inputs)
     num_episodes = sum(counts.values())
     largest_budget = max(max(tiers) for tiers in inputs.budgets)
@@ -56,10 +72,10 @@ def announce_most(inputs: ConfigurationInputs) -> str:
                 MAX_ATTEMPTS * REPLY_TOKENS,
             )
         )
-    parts = ", ".join(f"{count:,} {purpose}" for purpose, count in counts.items())
+    purposes = ", ".join(f"{count:,} {purpose}" for purpose, count in counts.items())
     costs = announce_costs(inputs.llm, planned).replace("llm.max_usd", "--max-usd")
     return (
-        f"{num_episodes:,} episodes at the most ({parts}), of up to {agent_calls.calls // num_episodes} calls to "
+        f"{num_episodes:,} episodes at the most ({purposes}), of up to {agent_calls.calls // num_episodes} calls to "
         f"{inputs.model} each. {costs}"
     )
 
@@ -71,10 +87,10 @@ def _average_question_tokens(items: list[Item]) -> float:
 def announce_estimate(
     inputs: ConfigurationInputs, trials: pd.DataFrame, seconds_per_episode: float
 ) -> str:
-    """What the whole run takes, judged by the trial episodes.
+    """Announce what the whole run takes, judged by the trial episodes.
 
     Args:
-        inputs: Of the run.
+        inputs: What the run is given.
         trials: Rows of the trial episodes.
         seconds_per_episode: As measured; nan where nothing was played now.
 
@@ -82,8 +98,8 @@ def announce_estimate(
         Sentences with calls, tokens and dollars, and what to change where agents are cut off or fail.
     """
     num_episodes = sum(count_episodes(inputs).values())
-    means = trials[["turns", "tokens_in", "tokens_out", "cost_usd"]].mean()
-    totals = num_episodes * means
+    mean_usage = trials[["turns", "tokens_in", "tokens_out", "cost_usd"]].mean()
+    totals = num_episodes * mean_usage
     cost_usd = float(totals["cost_usd"])
     sentences = [
         f"By {len(trials)} trial episodes the run takes about {totals['turns']:,.0f} calls, "
@@ -105,7 +121,7 @@ def _describe_minutes(minutes: float) -> str:
 
 
 def _describe_troubles(trials: pd.DataFrame) -> list[str]:
-    """What went wrong in trial episodes, with remedies."""
+    """Describe what went wrong in trial episodes, with remedies, in sentences."""
     sentences = []
     num_trials = len(trials)
     unanswered = int((trials["answered"] == 0).sum())

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from lib import stats
-from lib.agent_configuration.action_space import AGENTS, WORKFLOWS, agents
+from lib.agent_configuration.action_space import AGENTS, WORKFLOWS, list_agents
 from lib.agent_configuration.graph import count_most_tool_calls
 from lib.agent_configuration.rewards import Weights, derive_reward_facts
 from lib.agent_configuration.user_training import (
@@ -57,9 +57,9 @@ def write_report(
     """Compare ARC with its baselines on the held-out questions, write all files, and print the result.
 
     Args:
-        training: Of the run.
+        training: Trainings and baselines of the run.
         outcome: Its rows.
-        settings: Of `user_inputs.describe_run`.
+        settings: What `user_inputs.describe_run` returned.
         reply_counts: Of the models behind servers, in this call of the command.
     """
     inputs = training.inputs
@@ -94,7 +94,15 @@ def write_report(
 
 
 def find_reward_range(weights: Weights, training: UserTraining) -> Range:
-    """The least and the largest reward that eq. 3 and 4 allow in this space."""
+    """Find the least and the largest reward that eq. 3 and 4 allow in this space.
+
+    Args:
+        weights: Coefficients of the reward.
+        training: Has the tools and the budgets.
+
+    Returns:
+        The two rewards.
+    """
     most_steps = max(most for _, most in CALLS.values())
     most_tool_calls = max(count_most_tool_calls().values()) if training.inputs.tools else 0
     most_allocated = 2 * len(training.inputs.tools)
@@ -111,15 +119,20 @@ def find_reward_range(weights: Weights, training: UserTraining) -> Range:
 
 
 def compare_accuracy(comparison: HeldOutComparison) -> list[str]:
-    """Share of right answers and tokens of ARC minus those of the base and the best constant, in sentences."""
-    measures = ["correct", "tokens_out"]
-    by_question = average_over_conditions(comparison.rows, measures)
+    """Compare ARC's share of right answers and its tokens with those of the base and of the best constant.
+
+    Args:
+        comparison: Of all methods on the held-out questions.
+
+    Returns:
+        A sentence for each of the two.
+    """
+    rows = average_over_conditions(comparison.rows, ["correct", "tokens_out"])
     sentences = []
     for baseline in (BASE, BEST_CONSTANT):
-        correct, tokens = (
-            estimate_difference(by_question, measure, {"method": TRAINED}, {"method": baseline})
-            for measure in measures
-        )
+        pair = {"method": TRAINED}, {"method": baseline}
+        correct = estimate_difference(rows, "correct", *pair)
+        tokens = estimate_difference(rows, "tokens_out", *pair)
         sentences.append(
             f"After training minus {baseline}: share correct {describe_difference(correct.iloc[0])}, tokens written "
             f"{describe_difference(tokens.iloc[0])} a question."
@@ -135,7 +148,14 @@ def describe_difference(estimate: pd.Series) -> str:
 
 
 def describe_losses(outcome: TrainingOutcome) -> list[str]:
-    """What was lost, failed or was cut off, in training and in the evaluation, in sentences."""
+    """Describe what was lost, failed or was cut off, in training and in the evaluation.
+
+    Args:
+        outcome: The rows of the run.
+
+    Returns:
+        Sentences; none where nothing happened.
+    """
     evaluated = pd.concat([outcome.start, outcome.trained, outcome.baselines], ignore_index=True)
     evaluated = evaluated[evaluated["method"] != ORACLE]
     sentences = []
@@ -149,15 +169,16 @@ def describe_losses(outcome: TrainingOutcome) -> list[str]:
         losses = [f"{int(flags.sum()):,} {words}" for words, flags in counts.items() if flags.any()]
         if losses:
             sentences.append(f"{name}, of {len(rows):,} episodes: {'; '.join(losses)}.")
-    kinds = pd.Series(" ".join(evaluated["failure_kinds"]).split(), dtype=str).value_counts()
-    if len(kinds):
-        listed = ", ".join(f"{count:,} {kind}" for kind, count in kinds.items())
+    kinds = pd.Series(" ".join(evaluated["failure_kinds"]).split(), dtype=str)
+    counts_by_kind = kinds.value_counts()
+    if len(counts_by_kind):
+        listed = ", ".join(f"{count:,} {kind}" for kind, count in counts_by_kind.items())
         sentences.append(f"Failed replies of the evaluation by kind: {listed}.")
     return sentences
 
 
 def describe_elites(training: UserTraining) -> list[str]:
-    """What the refinement (SFT) learned from, a sentence for each policy."""
+    """Describe what the refinement (SFT) learned from, in a sentence for each policy."""
     sentences = []
     for group, elite in training.elites.items():
         name = f" of {group}" if group else ""
@@ -173,7 +194,15 @@ def describe_elites(training: UserTraining) -> list[str]:
 
 
 def describe_reward(weights: Weights, num_tools: int) -> str:
-    """What eq. 3 and 4 reward at their ends, in a sentence."""
+    """Describe what eq. 3 and 4 reward at their ends.
+
+    Args:
+        weights: Coefficients of the reward.
+        num_tools: Tools that an agent may have.
+
+    Returns:
+        A sentence.
+    """
     most_steps = max(most for _, most in CALLS.values())
     most_tool_calls = max(count_most_tool_calls().values()) if num_tools else 0
     facts = derive_reward_facts(weights, num_tools, most_steps, most_tool_calls)
@@ -190,7 +219,14 @@ def describe_reward(weights: Weights, num_tools: int) -> str:
 
 
 def make_details(comparison: HeldOutComparison) -> dict[str, pd.DataFrame]:
-    """Further tables of the report, by caption: what methods chose, and answers by group."""
+    """Make further tables of the report: what methods chose, and answers by group.
+
+    Args:
+        comparison: Of all methods on the held-out questions.
+
+    Returns:
+        The tables by caption.
+    """
     rows = comparison.rows[comparison.rows["method"] != ORACLE]
     details = {"What was chosen": summarize_choices(rows)}
     groups = list(dict.fromkeys(rows["group"]))
@@ -203,14 +239,14 @@ def make_details(comparison: HeldOutComparison) -> dict[str, pd.DataFrame]:
 
 
 def summarize_choices(rows: pd.DataFrame) -> pd.DataFrame:
-    """A row per method: different configurations, the share of each workflow, tools and budgets.
+    """Summarize what each method chose: different configurations, the share of each workflow, tools and budgets.
 
     Args:
-        rows: Of the evaluation.
+        rows: Rows of the evaluation.
 
     Returns:
-        Workflows that nobody chose are left out; the budget of an agent is 0 (low) to 2 (high), over the questions
-        whose workflow has the agent.
+        A row for each method. Workflows that nobody chose are left out; the budget of an agent is 0 (low) to 2 (high),
+        averaged over the questions whose workflow has the agent.
     """
     tables = []
     for method, of_method in rows.groupby("method", sort=False):
@@ -224,7 +260,7 @@ def summarize_choices(rows: pd.DataFrame) -> pd.DataFrame:
         summary["tools allocated"] = f"{of_method['allocated'].mean():.1f}"
         for number, agent in enumerate(AGENTS):
             has_agent = of_method["workflow"].map(
-                lambda name, number=number: number in agents(name)
+                lambda name, number=number: number in list_agents(name)
             )
             budgets = of_method.loc[has_agent, f"budget{number + 1}"]
             summary[f"budget of the {agent}"] = f"{budgets.mean():.1f}" if len(budgets) else ""
@@ -242,18 +278,27 @@ def count_atoms(text: str) -> int:
 
 
 def describe_costs(training: UserTraining, outcome: TrainingOutcome) -> dict[str, object]:
-    """What a run took, by name; replies that were recorded count as on the day they were paid."""
+    """Describe what a run took; replies that were recorded count as on the day they were paid.
+
+    Args:
+        training: Has the episodes beside the training.
+        outcome: Has the episodes of the training.
+
+    Returns:
+        Numbers by what they are.
+    """
     rollouts = outcome.rollouts
-    other = training.episodes.list_rows()
-    own_rollouts = rollouts[rollouts["method"] == ARC.name]
+    other_episodes = training.episodes.list_rows()
+    arc_rollouts = rollouts[rollouts["method"] == ARC.name]
+    tokens = rollouts["tokens_out"].sum() + other_episodes["tokens_out"].sum()
     return {
         "dollars for agents in training": round(float(rollouts["cost_usd"].sum()), 6),
         "dollars for agents in trials, baselines and evaluation": round(
-            float(other["cost_usd"].sum()), 6
+            float(other_episodes["cost_usd"].sum()), 6
         ),
-        "training episodes of ARC": len(own_rollouts),
-        "training episodes of the flat bandit": len(rollouts) - len(own_rollouts),
-        "other episodes": len(other),
-        "tokens that agents wrote": int(rollouts["tokens_out"].sum() + other["tokens_out"].sum()),
+        "training episodes of ARC": len(arc_rollouts),
+        "training episodes of the flat bandit": len(rollouts) - len(arc_rollouts),
+        "other episodes": len(other_episodes),
+        "tokens that agents wrote": int(tokens),
         "minutes of the training in this call": round(outcome.seconds / 60, 2),
     }

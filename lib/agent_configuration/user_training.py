@@ -59,29 +59,30 @@ def declare_candidates(
     """Declare the configurations that may become the constant.
 
     Args:
-        num_candidates: How many at the most, all different.
-        atoms: That agents can be told.
-        tools: That agents may be given.
-        seed: Of the random numbers.
+        num_candidates: Number of configurations at the most, all different.
+        atoms: The prompt instructions (atoms) that agents can be told.
+        tools: The tools that agents may be given.
+        seed: Seed of the random numbers.
 
     Returns:
         The base, then in turn one of a grid without atoms and one at random with atoms. A longer list begins with a
         shorter one.
     """
     names = [[atom.name for atom in atoms if atom.role == role] for role in AGENTS]
-    grid = search.grid()
+    grid = search.make_grid()
     # Excluded tools make some equal, so more are drawn than are needed.
-    sampled = search.sampled(4 * len(grid), names, seed)
+    sampled = search.sample_configurations(4 * len(grid), names, seed)
     order = seeds.rng("configuration", "user grid", seed=seed).permutation(len(grid))
-    mixed = [search.BASE]
+    in_turn = [search.BASE]
     for number, configuration in enumerate(sampled):
         if number < len(grid):
-            mixed.append(grid[order[number]])
-        mixed.append(configuration)
-    possible = [
-        Configuration(without_other_tools(one.structure, tools), one.atoms) for one in mixed
-    ]
-    return list(dict.fromkeys(possible))[:num_candidates]
+            in_turn.append(grid[order[number]])
+        in_turn.append(configuration)
+    candidates = []
+    for configuration in in_turn:
+        structure = without_other_tools(configuration.structure, tools)
+        candidates.append(Configuration(structure, configuration.atoms))
+    return list(dict.fromkeys(candidates))[:num_candidates]
 
 
 @dataclass
@@ -89,16 +90,16 @@ class UserTraining:
     """The trainings, baselines and the evaluation of one run.
 
     Attributes:
-        inputs: Of the run.
+        inputs: What the run is given.
         system: The agents.
         episodes: Plays what is no training, and keeps it.
-        atoms: That agents can be told.
+        atoms: The prompt instructions (atoms) that agents can be told.
         encode: The encoder of questions.
         progress: The line on the terminal.
         trainings: By variant and group.
         policies: After their refinement, by variant and group.
         elites: What the refinement of ARC started from, by group.
-        seconds: That the training took in this call.
+        seconds: How long the training took in this call.
     """
 
     inputs: ConfigurationInputs
@@ -116,13 +117,14 @@ class UserTraining:
 
     def make_states(self, items: Sequence[Item]) -> np.ndarray:
         """s_q of questions, (n, inputs)."""
-        return encoders.states([item.prompt for item in items], self.encode)
+        return encoders.make_states([item.prompt for item in items], self.encode)
 
     def describe_policy(self, variant: ConfigurationVariant) -> PolicyDescription:
-        """What a policy of a variant reads and chooses from."""
+        """Describe what a policy of a variant reads and chooses from."""
+        _, num_inputs = self.make_states(self.inputs.questions.train[:1]).shape
         return PolicyDescription(
             kind=variant.kind,
-            inputs=self.make_states(self.inputs.questions.train[:1]).shape[1],
+            inputs=num_inputs,
             atoms=self.atoms,
             tools=self.inputs.tools,
             tiers=self.inputs.budgets,
@@ -191,10 +193,10 @@ class UserTraining:
             plan = make_plan(self.inputs.settings, variant)
             for group in self.inputs.groups:
                 items = self.inputs.select_group(self.inputs.questions.train, group)
-                played = None
+                recorded_of_training = None
                 if recorded is not None:
-                    is_own = (recorded["method"] == variant.name) & (recorded["only"] == group)
-                    played = recorded[is_own]
+                    is_variant = recorded["method"] == variant.name
+                    recorded_of_training = recorded[is_variant & (recorded["only"] == group)]
                 self.trainings[variant.name, group] = ConfigurationTraining(
                     description.make_policy(seed),
                     self.system,
@@ -202,7 +204,7 @@ class UserTraining:
                     self.make_states(items),
                     plan,
                     seed,
-                    played,
+                    recorded_of_training,
                     get_group,
                 )
 
@@ -216,11 +218,12 @@ class UserTraining:
 
         def report_update() -> None:
             step = trainings[0].step
-            if step > num_recorded:
+            is_new = step > num_recorded
+            if is_new:
                 rows = pd.concat([training.rows[-1] for training in trainings])
                 self.progress.say(f"update {step}/{num_updates}: {describe_rows(rows)}")
             self.episodes.progress.begin(f"update {min(step + 1, num_updates)}/{num_updates}")
-            if step > num_recorded and (step % save_every == 0 or step == num_updates):
+            if is_new and (step % save_every == 0 or step == num_updates):
                 self._save_rollouts()
 
         self.episodes.progress.begin(f"update {min(num_recorded + 1, num_updates)}/{num_updates}")
@@ -262,28 +265,31 @@ class UserTraining:
         return pd.concat(tables, ignore_index=True)
 
     def summarize_learning(self) -> pd.DataFrame:
-        """A row per update of ARC, with the means of its episodes, averaged over groups, and its losses."""
+        """A row per update of ARC: the means of its episodes, and its losses averaged over groups."""
         rollouts = self.stack_rollouts()
-        own_rollouts = rollouts[rollouts["method"] == ARC.name]
-        measures = [name for name in MEASURES if name in own_rollouts]
-        means = own_rollouts.groupby("step")[[*measures, "tokens_out"]].mean()
-        losses = pd.concat(
-            pd.DataFrame(training.losses_by_update)
-            for (name, _), training in self.trainings.items()
-            if name == ARC.name
-        )
-        return means.join(losses.groupby("step").mean()).reset_index()
+        arc_rollouts = rollouts[rollouts["method"] == ARC.name]
+        measures = [name for name in MEASURES if name in arc_rollouts]
+        mean_outcomes = arc_rollouts.groupby("step")[[*measures, "tokens_out"]].mean()
+        loss_tables = []
+        for (name, _), training in self.trainings.items():
+            if name == ARC.name:
+                loss_tables.append(pd.DataFrame(training.losses_by_update))
+        mean_losses = pd.concat(loss_tables).groupby("step").mean()
+        return mean_outcomes.join(mean_losses).reset_index()
 
     # The evaluation -------------------------------------------------------------------------------
 
     def choose_configurations(
         self, policies: Mapping[str, ConfigurationPolicy], is_sampled: bool = False
     ) -> list[Configuration]:
-        """The configuration of each held-out question.
+        """Choose a configuration for each held-out question.
 
         Args:
-            policies: By group.
-            is_sampled: Whether choices are sampled instead of the likeliest.
+            policies: A policy for each group of questions.
+            is_sampled: Whether choices are sampled, and not the likeliest.
+
+        Returns:
+            The configurations, in the order of the questions.
         """
         chosen: dict[tuple[str, str], Configuration] = {}
         for group, policy in policies.items():
@@ -307,8 +313,8 @@ class UserTraining:
 
         Args:
             configurations: One for each question.
-            method: Who chose them.
-            role: Of the results table.
+            method: Name of the method that chose them.
+            role: The method's role in the results table.
 
         Returns:
             Rows of `EpisodeCache.play`, with method, role, item, sample and condition.
@@ -342,25 +348,28 @@ class UserTraining:
         return self.evaluate(configurations, TRAINED, "paper")
 
     def evaluate_baselines(self, tried: pd.DataFrame) -> pd.DataFrame:
-        """Everything that ARC is compared with, but for the oracle.
+        """Evaluate everything that ARC is compared with, but for the oracle.
 
         Args:
-            tried: Of `try_candidates`.
+            tried: What `try_candidates` returned.
+
+        Returns:
+            Rows of `evaluate`.
         """
         items = self.inputs.questions.test
         candidates = self.list_candidates()
+        base = candidates[0]
         best = candidates[baselines.find_best_number(tried, split="dev")]
         tables = [
-            self.evaluate([candidates[0]] * len(items), BASE, "constant"),
+            self.evaluate([base] * len(items), BASE, "constant"),
             self.evaluate([best] * len(items), BEST_CONSTANT, "constant"),
         ]
-        by_group = {
-            group: candidates[baselines.find_best_number(rows, split="dev")]
-            for group, rows in tried.groupby("group")
-            if rows["reward"].notna().any()
-        }
-        if len(by_group) > 1:
-            constants = [by_group.get(item.group, best) for item in items]
+        best_by_group = {}
+        for group, rows in tried.groupby("group"):
+            if rows["reward"].notna().any():
+                best_by_group[group] = candidates[baselines.find_best_number(rows, split="dev")]
+        if len(best_by_group) > 1:
+            constants = [best_by_group.get(item.group, best) for item in items]
             tables.append(self.evaluate(constants, BEST_CONSTANT_PER_GROUP, "constant"))
         configurations = self.choose_configurations(self.select_policies(FLAT_BANDIT))
         tables.append(self.evaluate(configurations, BANDIT, "router"))
@@ -376,21 +385,25 @@ class UserTraining:
         return pd.concat(tables, ignore_index=True)
 
     def run(self) -> TrainingOutcome:
-        """Do everything that is not done yet."""
+        """Evaluate the start, train, and evaluate everything; what an earlier call has done is read.
+
+        Returns:
+            The rows of all methods.
+        """
         start = self.evaluate_start()
         tried = self.try_candidates()
         self.start_trainings()
         self.train()
         trained = self.evaluate_trained()
-        compared = self.evaluate_baselines(tried)
-        known = [start, trained, compared]
+        baseline_rows = self.evaluate_baselines(tried)
+        tables = [start, trained, baseline_rows]
         if self.inputs.options.oracle:
-            known.append(self.try_candidates_on_test())
-        oracle = baselines.select_oracle(*known).assign(method=ORACLE, role="oracle")
+            tables.append(self.try_candidates_on_test())
+        oracle = baselines.select_oracle(*tables).assign(method=ORACLE, role="oracle")
         return TrainingOutcome(
             start=start,
             trained=trained,
-            baselines=pd.concat([compared, oracle], ignore_index=True),
+            baselines=pd.concat([baseline_rows, oracle], ignore_index=True),
             rollouts=self.stack_rollouts(),
             learning=self.summarize_learning(),
             seconds=self.seconds,
@@ -411,15 +424,22 @@ def _check_scored(rows: pd.DataFrame, name: str, model: str) -> None:
 
 
 def describe_rows(rows: pd.DataFrame) -> str:
-    """Episodes in a line: means, and what was lost or cut off."""
-    words = [f"{name} {rows[name].mean():.2f}" for name in ("reward", "correct", "calls")]
-    words.append(f"{rows['tokens_out'].mean():.0f} tokens written")
-    words.append(f"${rows['cost_usd'].mean():.2g} an episode")
+    """Describe episodes in a line: means, and how many were lost or cut off.
+
+    Args:
+        rows: Rows of `agent_system.make_table`.
+
+    Returns:
+        The line.
+    """
+    phrases = [f"{name} {rows[name].mean():.2f}" for name in ("reward", "correct", "calls")]
+    phrases.append(f"{rows['tokens_out'].mean():.0f} tokens written")
+    phrases.append(f"${rows['cost_usd'].mean():.2g} an episode")
     counts = {
         "lost": (rows["lost_calls"] > 0).sum(),
         "with a reply that cannot be used": (rows["failures"] > rows["lost_calls"]).sum(),
         "cut off by a budget": (rows["cut"] > rows["cut_by_model"]).sum(),
         "cut off by the model's own limit": (rows["cut_by_model"] > 0).sum(),
     }
-    words += [f"{int(count)} {name}" for name, count in counts.items() if count]
-    return ", ".join(words)
+    phrases += [f"{int(count)} {name}" for name, count in counts.items() if count]
+    return ", ".join(phrases)

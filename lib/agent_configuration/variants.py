@@ -22,9 +22,9 @@ class ConfigurationVariant:
     """One way to train.
 
     Attributes:
-        name: In jobs and in the keys of metrics.
-        label: In tables.
-        kind: Of `POLICY_KINDS`.
+        name: Name in jobs and in the keys of metrics.
+        label: Name in tables.
+        kind: The policy, one of `POLICY_KINDS`.
         masked: Whether choices that the workflow lacks are excluded.
         grouped: Group-relative advantages (GRPO) instead of PPO with value networks.
         gamma: The discount; None for that of the settings.
@@ -93,7 +93,14 @@ UNTRAINED = {
 
 
 def label_method(method: str) -> str:
-    """What tables call a method: a variant, a variant before it was refined, or one of `UNTRAINED`."""
+    """What tables call a method.
+
+    Args:
+        method: A variant, a variant before it was refined or after DPO, or one of `UNTRAINED`.
+
+    Returns:
+        The label.
+    """
     if method in UNTRAINED:
         return UNTRAINED[method]
     if method.endswith(NO_SFT):

@@ -15,7 +15,7 @@ from lib.agent_configuration import encoders, questions, sources
 from lib.agent_configuration.action_space import AGENTS, Configuration
 from lib.agent_configuration.agent_models import AgentModel, ChatAgentModel, LabAgentModel
 from lib.agent_configuration.agent_system import ConfiguredQuestion, System, make_table
-from lib.agent_configuration.atoms import Atom, library, prompts, select_atoms
+from lib.agent_configuration.atoms import Atom, collect_prompts, read_library, select_atoms
 from lib.agent_configuration.error_taxonomy import classify
 from lib.agent_configuration.questions import KINDS
 from lib.agent_configuration.rewards import Weights
@@ -43,7 +43,16 @@ TEST_DRAW = 1_000  # samples of dev and test questions, apart from those of trai
 def make_context(
     params: Params, models: str | Path = checkpoints.MODELS, runs: str | Path = RUNS
 ) -> RunContext:
-    """How a study with these parameters is carried out: folders, processes, clients, and the file with the atoms."""
+    """Make the context of the experiment's jobs: folders, processes, clients, and the file with the atoms.
+
+    Args:
+        params: All settings.
+        models: Folder of the lab models.
+        runs: Folder of the jobs.
+
+    Returns:
+        The context.
+    """
     settings = params.configuration
     context = RunContext.of(
         params, models, runs, CASSETTES, settings.jobs, save_every=settings.save_every
@@ -75,13 +84,20 @@ class ConfigurationWorkbench:
         self.models = context.models
         self.atoms_file = context.inputs["atoms"]
         self.backend = context.llm.models[settings.model].backend
-        self.atoms: list[Atom] = select_atoms(library(self.atoms_file), self.backend)
+        self.atoms: list[Atom] = select_atoms(read_library(self.atoms_file), self.backend)
         self.weights = Weights(**settings.reward.model_dump())
         self.loop = EventLoopThread()
         self._opened: dict[str, ChatModels] = {}
 
     def open_model(self, name: str) -> ChatModel:
-        """Open a model of llm.models, by its name; it stays open until `close`."""
+        """Open a model; it stays open until `close`.
+
+        Args:
+            name: Its name in llm.models.
+
+        Returns:
+            The model, the same one whenever it is asked for.
+        """
         if name not in self._opened:
             context = self.context
             self._opened[name] = open_models(
@@ -103,18 +119,18 @@ class ConfigurationWorkbench:
         self.loop.close()
 
     @cached_property
-    def phi(self) -> encoders.Encoder:
+    def encode(self) -> encoders.Encoder:
         """The encoder of questions; only what has a policy reads it. Raises EncoderError for one that is not here."""
-        return encoders.encoder(self.settings.encoder, self.models)
+        return encoders.make_encoder(self.settings.encoder, self.models)
 
-    def system(self, model: str) -> System:
+    def make_system(self, model: str) -> System:
         """The agents of a model of llm.models. Raises ModelError for a lab model that is not here."""
         agent_model = self._make_agent_model(model)
         return System(
             agent_model,
             self.tools,
             self.settings.select_tiers(agent_model.backend),
-            prompts(self.atoms, agent_model.backend),
+            collect_prompts(self.atoms, agent_model.backend),
             self.loop,
         )
 
@@ -125,7 +141,7 @@ class ConfigurationWorkbench:
             return LabAgentModel(open_lab_model(settings.model or name, self.models), temperature)
         return ChatAgentModel(self.open_model(name), temperature, 1 / HOSTED_TOKENS_PER_SECOND)
 
-    def items(self, split: str, n: int, kinds: Sequence[str] = ()) -> list[Item]:
+    def draw_items(self, split: str, n: int, kinds: Sequence[str] = ()) -> list[Item]:
         """Draw questions, kind by kind.
 
         Args:
@@ -141,12 +157,12 @@ class ConfigurationWorkbench:
             items += questions.questions(kind, split, n)
         return items
 
-    def states(self, items: Sequence[Item]) -> np.ndarray:
+    def make_states(self, items: Sequence[Item]) -> np.ndarray:
         """What policies read of questions, (n, inputs)."""
-        return encoders.states([item.prompt for item in items], self.phi)
+        return encoders.make_states([item.prompt for item in items], self.encode)
 
-    def atom_names(self, kind: str = "") -> list[list[str]]:
-        """List the names of the atoms that each agent may be told.
+    def list_atom_names(self, kind: str = "") -> list[list[str]]:
+        """List the names of the prompt instructions (atoms) that each agent may be told.
 
         Args:
             kind: The kind of question; "" for the atoms that fit every kind.
@@ -174,11 +190,11 @@ class ConfigurationWorkbench:
         Returns:
             A row for each, see `agent_system.make_table`.
         """
-        agents = self.system(model)
+        agents = self.make_system(model)
         outcomes = agents.run(jobs)
         return make_table(jobs, outcomes, agents.compute_rewards(jobs, outcomes, self.weights))
 
-    def test(
+    def test_configurations(
         self,
         items: Sequence[Item],
         configurations: Sequence[Configuration],
@@ -191,12 +207,12 @@ class ConfigurationWorkbench:
             items: The questions.
             configurations: One for each question.
             model: Name in llm.models of the agents' model.
-            agents: The agents; None for those that `system` makes of the model.
+            agents: The agents; None for those that `make_system` makes of the model.
 
         Returns:
             Rows of `agent_system.make_table`, with model, and error: the kind of error of a wrong answer, else "".
         """
-        agents = agents or self.system(model)
+        agents = agents or self.make_system(model)
         jobs = [
             ConfiguredQuestion(item, configuration, TEST_DRAW)
             for item, configuration in zip(items, configurations, strict=True)

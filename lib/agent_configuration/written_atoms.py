@@ -16,7 +16,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from lib.agent_configuration.action_space import AGENTS
-from lib.agent_configuration.atoms import BASE, STRATEGIES, Atom, library
+from lib.agent_configuration.atoms import BASE, STRATEGIES, Atom, read_library
 from lib.experiment import artifacts
 from lib.llm.chat_model import ChatModel, ChatRequest
 from lib.llm.errors import LLMError
@@ -31,7 +31,7 @@ ATOMS_PER_ROLE = 3
 SHORTEST_ATOM = 3  # words
 LONGEST_ATOM = 30
 LONGEST_COPY = 6  # words in a row that an atom and a question may not have in common
-NUM_SHOWN = 5  # questions
+NUM_EXAMPLES = 5  # questions that the model sees
 MAX_ATTEMPTS = 3
 REPLY_TOKENS = 1_000
 _LONGEST_SHOWN = 600  # characters of a question
@@ -49,10 +49,10 @@ def write_atoms(
     """Let a chat model write atoms for questions.
 
     Args:
-        model: Who writes.
-        items: Training questions; the first NUM_SHOWN are shown, and no atom may repeat any of them.
-        tools: That agents may have.
-        loop: Where the model is asked.
+        model: The model that writes.
+        items: Training questions; the first NUM_EXAMPLES are shown, and no atom may repeat any of them.
+        tools: The tools that agents may have.
+        loop: The event loop that the model is asked on.
 
     Returns:
         ATOMS_PER_ROLE atoms for each role.
@@ -62,7 +62,7 @@ def write_atoms(
         InfrastructureError: The model's server failed.
     """
     messages: list[Mapping[str, Any]] = [
-        {"role": "user", "content": _write_request(items[:NUM_SHOWN], tools)}
+        {"role": "user", "content": _write_request(items[:NUM_EXAMPLES], tools)}
     ]
     complaint = ""
     for attempt in range(MAX_ATTEMPTS):
@@ -87,6 +87,7 @@ def write_atoms(
 
 
 def _write_request(items: Sequence[Item], tools: Sequence[str]) -> str:
+    """What the model is asked: the roles, the tools, some questions, and the form of the reply."""
     roles = "\n".join(f"- {role}: {work}" for role, work in _ROLES.items())
     questions = "\n".join(f"- {' '.join(item.prompt.split())[:_LONGEST_SHOWN]}" for item in items)
     return (
@@ -117,9 +118,9 @@ def check_atoms(text: str, items: Sequence[Item]) -> list[Atom]:
         InvalidReply: A rule is broken; the message says which, and by what.
     """
     content, _ = read_object(text, AGENTS)
-    question_parts: set[tuple[str, ...]] = set()
+    runs_in_questions: set[tuple[str, ...]] = set()
     for item in items:
-        question_parts |= _list_parts(item.prompt)
+        runs_in_questions |= _list_word_runs(item.prompt)
     atoms: list[Atom] = []
     for role in AGENTS:
         entries = content.get(role)
@@ -127,15 +128,16 @@ def check_atoms(text: str, items: Sequence[Item]) -> list[Atom]:
             raise InvalidReply("wrong_fields", f"{role} must have a list of {ATOMS_PER_ROLE} atoms")
         for number, entry in enumerate(entries):
             atom = _read_entry(role, number, entry)
-            if _list_parts(atom.text) & question_parts:
+            if _list_word_runs(atom.text) & runs_in_questions:
                 raise InvalidReply("wrong_fields", f"{atom.text!r} repeats a question")
-            if any(atom.text.lower() == other.text.lower() for other in atoms):
+            if atom.text.lower() in {earlier.text.lower() for earlier in atoms}:
                 raise InvalidReply("wrong_fields", f"{atom.text!r} stands twice")
             atoms.append(atom)
     return atoms
 
 
 def _read_entry(role: str, number: int, entry: object) -> Atom:
+    """Read the atom with this number of a role; raises InvalidReply where it breaks a rule."""
     if not isinstance(entry, dict) or not isinstance(entry.get("text"), str):
         raise InvalidReply("wrong_fields", f"an atom of the {role} lacks its text")
     text = " ".join(entry["text"].split())
@@ -154,20 +156,19 @@ def _read_entry(role: str, number: int, entry: object) -> Atom:
     return Atom(strategy=strategy, text=text, name=name, family=WRITTEN, role=role)
 
 
-def _list_parts(text: str) -> set[tuple[str, ...]]:
-    """All runs of LONGEST_COPY words."""
+def _list_word_runs(text: str) -> set[tuple[str, ...]]:
+    """All runs of LONGEST_COPY words in a text."""
     words = _WORD.findall(text.lower())
-    return {
-        tuple(words[first : first + LONGEST_COPY]) for first in range(len(words) - LONGEST_COPY + 1)
-    }
+    first_words = range(len(words) - LONGEST_COPY + 1)
+    return {tuple(words[first : first + LONGEST_COPY]) for first in first_words}
 
 
 def write_library(path: Path, atoms: Sequence[Atom]) -> None:
-    """Write a library of atoms as YAML, in the form that `atoms.library` reads.
+    """Write a library of atoms as YAML, in the form that `atoms.read_library` reads.
 
     Args:
-        path: Of the file.
-        atoms: Of any families; one of them is "base".
+        path: The file.
+        atoms: Atoms of any families; one of them is "base".
     """
     content: dict[str, dict[str, dict[str, dict[str, str]]]] = {BASE: {}}
     for atom in atoms:
@@ -181,4 +182,4 @@ def write_library(path: Path, atoms: Sequence[Atom]) -> None:
     writer.sort_base_mapping_type_on_output = False  # in the order of the library
     writer.dump(content, stream)
     artifacts.write_text(path, stream.getvalue())
-    library(path)  # what was written can be read
+    read_library(path)  # what was written can be read

@@ -26,7 +26,7 @@ POSSIBLE = {
 def test_there_are_62_208_structures_and_41_904_valid_ones_each_listed_once_and_in_order():
     assert action_space.total() == len(EVERY) == 62_208
     assert action_space.valid() == len(POSSIBLE) == 6 * 6_912 + 3 * 144 == 41_904
-    assert [tuple(row) for row in action_space.structures().tolist()] == sorted(POSSIBLE)
+    assert [tuple(row) for row in action_space.list_structures().tolist()] == sorted(POSSIBLE)
 
 
 def test_the_nine_workflows_stand_in_the_order_of_the_paper():
@@ -60,19 +60,23 @@ def test_only_the_second_agents_tools_and_budget_are_ever_masked():
 
 @given(STRUCTURE)
 def test_a_repaired_structure_is_valid_and_differs_only_where_it_was_pinned(structure):
-    repaired = action_space.repaired(structure)
+    repaired = action_space.repair_structure(structure)
     assert repaired in POSSIBLE
     assert repaired == (
         structure if structure in POSSIBLE else (*structure[:2], 0, structure[3], 0, structure[5])
     )
-    assert action_space.repaired(repaired) == repaired
+    assert action_space.repair_structure(repaired) == repaired
 
 
 @given(STRUCTURE)
 def test_what_is_valid_passes_as_it_is_and_what_is_not_is_refused(structure):
     if structure in POSSIBLE:
-        assert action_space.checked(structure) == structure == Configuration(structure).structure
-        checked = action_space.checked(np.array(structure))
+        assert (
+            action_space.check_structure(structure)
+            == structure
+            == Configuration(structure).structure
+        )
+        checked = action_space.check_structure(np.array(structure))
         assert checked == structure and {type(value) for value in checked} == {int}  # plain numbers
     else:
         with pytest.raises(SpaceError, match="has no second agent"):
@@ -97,7 +101,7 @@ def test_what_is_valid_passes_as_it_is_and_what_is_not_is_refused(structure):
 )
 def test_an_error_names_the_dimension_the_value_and_what_is_allowed(structure, told):
     with pytest.raises(SpaceError) as error:
-        action_space.checked(structure)
+        action_space.check_structure(structure)
     assert str(error.value) == told
 
 
@@ -105,13 +109,13 @@ def test_an_error_names_the_dimension_the_value_and_what_is_allowed(structure, t
 
 
 def test_a_workflow_has_the_agents_of_the_paper():
-    assert action_space.agents("direct") == (0,)
-    assert {name: action_space.agents(name) for name in ("reason", "voting")} == {
+    assert action_space.list_agents("direct") == (0,)
+    assert {name: action_space.list_agents(name) for name in ("reason", "voting")} == {
         "reason": (0, 2),
         "voting": (0, 2),
     }
     for workflow in set(range(9)) - ALONE:
-        assert action_space.agents(action_space.WORKFLOWS[workflow]) == (0, 1, 2)
+        assert action_space.list_agents(action_space.WORKFLOWS[workflow]) == (0, 1, 2)
 
 
 def test_equal_configurations_have_one_digest_and_others_another():
@@ -123,24 +127,25 @@ def test_equal_configurations_have_one_digest_and_others_another():
 
 
 def test_each_bit_is_a_tool_and_none_is_the_empty_set():
-    assert action_space.subset(0) == () and action_space.subset(15) == (
+    assert action_space.list_tools(0) == () and action_space.list_tools(15) == (
         "calculator",
         "search",
         "lookup",
         "python",
     )
-    assert [action_space.subset(1 << i) for i in range(4)] == [
+    assert [action_space.list_tools(1 << i) for i in range(4)] == [
         ("calculator",),
         ("search",),
         ("lookup",),
         ("python",),
     ]
     assert (
-        action_space.bits(["python", "calculator"]) == 9
-        and action_space.bits(["search", "search"]) == 2
+        action_space.encode_tools(["python", "calculator"]) == 9
+        and action_space.encode_tools(["search", "search"]) == 2
     )
     assert all(
-        action_space.bits(action_space.subset(number)[::-1]) == number for number in range(16)
+        action_space.encode_tools(action_space.list_tools(number)[::-1]) == number
+        for number in range(16)
     )
 
 
@@ -148,7 +153,7 @@ def test_an_unknown_tool_is_named_with_those_that_there_are():
     with pytest.raises(
         SpaceError, match="no tool 'browser'; there are calculator, search, lookup, python"
     ):
-        action_space.bits(["search", "browser"])
+        action_space.encode_tools(["search", "browser"])
 
 
 def test_a_configuration_tells_what_each_agent_has():

@@ -7,7 +7,13 @@ import pytest
 
 from lib.agent_configuration import atoms
 from lib.agent_configuration.action_space import AGENTS
-from lib.agent_configuration.atoms import Atom, library, measure_families, prompts, select_atoms
+from lib.agent_configuration.atoms import (
+    Atom,
+    collect_prompts,
+    measure_families,
+    read_library,
+    select_atoms,
+)
 from lib.agent_configuration.questions import KINDS
 from lib.config import ParamsError
 from lib.language_models.tokenizer import UNK, encode, get_tokenizer
@@ -15,7 +21,7 @@ from lib.language_models.training import team_traces
 from lib.language_models.training.agent_traces import BRIEF, CHECK, STEPS
 from tests.agent_configuration.small import ATOMS
 
-LIBRARY = library()
+LIBRARY = read_library()
 GOOD = "{strategy: verify, hint: be brief, text: Be quick.}"
 
 
@@ -62,7 +68,7 @@ def test_a_library_keeps_the_order_of_its_file(tmp_path):
     path.write_text(
         f"base: {{verifier: {{b: {GOOD}, a: {GOOD}}}}}\nchain: {{reasoner: {{c: {GOOD}}}}}"
     )
-    made = library(path)
+    made = read_library(path)
     assert [one.name for one in made] == ["base/verifier/b", "base/verifier/a", "chain/reasoner/c"]
     assert (made[0].hint, made[0].text, made[0].strategy) == ("be brief", "Be quick.", "verify")
 
@@ -112,7 +118,7 @@ def test_a_library_that_is_none_is_refused_with_file_and_place(tmp_path, text, t
     if text is not None:
         path.write_text(text)
     with pytest.raises(ParamsError) as error:
-        library(path)
+        read_library(path)
     assert str(path) in str(error.value) and told in str(error.value)
 
 
@@ -122,22 +128,22 @@ EAST, NORTH, DIAGONAL = [1.0, 0.0], [0.0, 1.0], [math.sqrt(0.5), math.sqrt(0.5)]
 
 
 def test_uniqueness_is_one_minus_the_mean_similarity_of_pairs():
-    assert atoms.uniqueness(np.array([EAST, NORTH])) == pytest.approx(1.0)
-    assert atoms.uniqueness(np.array([EAST, EAST, EAST])) == pytest.approx(0.0)
-    assert atoms.uniqueness(np.array([EAST, NORTH, DIAGONAL])) == pytest.approx(
+    assert atoms.compute_uniqueness(np.array([EAST, NORTH])) == pytest.approx(1.0)
+    assert atoms.compute_uniqueness(np.array([EAST, EAST, EAST])) == pytest.approx(0.0)
+    assert atoms.compute_uniqueness(np.array([EAST, NORTH, DIAGONAL])) == pytest.approx(
         1 - 2 * math.sqrt(0.5) / 3
     )
-    assert math.isnan(atoms.uniqueness(np.array([EAST])))
+    assert math.isnan(atoms.compute_uniqueness(np.array([EAST])))
 
 
 def test_spread_is_large_for_clusters_and_unknown_for_few_atoms():
     tight = (
         np.array([EAST, EAST, NORTH, NORTH, DIAGONAL, DIAGONAL]) + np.linspace(0, 1e-4, 6)[:, None]
     )
-    assert atoms.semantic_diversity(tight) > 0.99
-    assert math.isnan(atoms.semantic_diversity(np.array([EAST, NORTH, DIAGONAL]))) and math.isnan(
-        atoms.semantic_diversity(np.array([EAST]))
-    )
+    assert atoms.compute_semantic_diversity(tight) > 0.99
+    assert math.isnan(
+        atoms.compute_semantic_diversity(np.array([EAST, NORTH, DIAGONAL]))
+    ) and math.isnan(atoms.compute_semantic_diversity(np.array([EAST])))
 
 
 def test_measures_of_a_family_are_those_of_its_own_atoms():
@@ -173,16 +179,16 @@ def test_measures_of_a_family_are_those_of_its_own_atoms():
 
 
 def test_lab_models_get_hints_and_others_sentences():
-    assert prompts(ATOMS[:2], "lab") == {
+    assert collect_prompts(ATOMS[:2], "lab") == {
         "base/reasoner/steps": "step by step",
         "base/reasoner/brief": "be brief",
     }
     for backend in ("endpoint", "scripted"):
-        assert prompts(ATOMS[:1], backend) == {"base/reasoner/steps": "Go slowly."}
+        assert collect_prompts(ATOMS[:1], backend) == {"base/reasoner/steps": "Go slowly."}
 
 
 def test_roles_say_which_agent_may_be_told_what():
-    assert atoms.roles(ATOMS).astype(int).tolist() == [
+    assert atoms.find_roles(ATOMS).astype(int).tolist() == [
         [1, 1, 1, 1, 0, 0, 0],
         [0, 0, 0, 0, 1, 0, 0],
         [0] * 5 + [1, 1],

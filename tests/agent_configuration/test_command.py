@@ -81,7 +81,7 @@ def test_it_prints_what_the_policy_likes_best_how_sure_it_was_what_agents_left_a
         experiment.make_context(settings()), settings().configuration
     ) as opened:
         policy = experiment.read_published_policy(place / "runs/policy", opened, "chain")
-        state = torch.from_numpy(opened.states([Item(KNOWN, "", "", "chain", 1, "any")]))
+        state = torch.from_numpy(opened.make_states([Item(KNOWN, "", "", "chain", 1, "any")]))
         (chosen,), reasons = (
             policy.decide(state).configurations,
             explain.list_reasons(policy, state),

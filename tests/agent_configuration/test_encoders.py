@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 from lib.agent_configuration import encoders
-from lib.agent_configuration.encoders import HASHED, EncoderError, encoder, features, states
+from lib.agent_configuration.encoders import (
+    HASHED,
+    EncoderError,
+    compute_features,
+    make_encoder,
+    make_states,
+)
 from lib.language_models import checkpoints
 from tests.language_models import tiny
 
@@ -33,7 +39,7 @@ FEATURES = {
 
 @pytest.mark.parametrize("questions", [[], *([text] for text in FEATURES), list(FEATURES)])
 def test_features_are_length_words_digits_steps_and_tools(questions):
-    told = features(questions)
+    told = compute_features(questions)
     assert told.shape == (len(questions), 5) and told.dtype == np.float32
     assert told == pytest.approx(
         np.array([FEATURES[text] for text in questions]).reshape(-1, 5), abs=1e-6
@@ -48,9 +54,9 @@ def every(tmp_path_factory) -> dict[str, encoders.Encoder]:
     folder = tmp_path_factory.mktemp("models")
     checkpoints.save(tiny.model(0), folder / "some")
     return {
-        "hashing": encoder("hashing"),
-        "tfidf": encoder("tfidf"),
-        "lab": encoder("lab:some", folder),
+        "hashing": make_encoder("hashing"),
+        "tfidf": make_encoder("tfidf"),
+        "lab": make_encoder("lab:some", folder),
     }
 
 
@@ -69,13 +75,13 @@ def test_vectors_have_length_1_are_always_the_same_and_stand_before_the_features
     every, name, width
 ):
     phi = every[name]
-    vectors, told = phi(QUESTIONS), states(QUESTIONS, phi)
+    vectors, told = phi(QUESTIONS), make_states(QUESTIONS, phi)
     assert vectors.shape == (len(QUESTIONS), width) and vectors.dtype == told.dtype == np.float32
     assert np.linalg.norm(vectors, axis=1) == pytest.approx(np.ones(len(QUESTIONS)), abs=1e-5)
     assert np.array_equal(vectors, phi(QUESTIONS)) and len(
         np.unique(vectors.round(4), axis=0)
     ) == len(QUESTIONS)
-    assert np.array_equal(told, np.concatenate([vectors, features(QUESTIONS)], 1))
+    assert np.array_equal(told, np.concatenate([vectors, compute_features(QUESTIONS)], 1))
 
 
 @pytest.mark.parametrize("name", ["hashing", "lab"])
@@ -87,7 +93,7 @@ def test_a_question_is_seen_the_same_alone_and_among_others(every, name):
 
 
 def test_hashing_reads_words_and_pairs_and_no_number():
-    phi = encoder("hashing")
+    phi = make_encoder("hashing")
     one, same, longer, turned, other = phi(
         ["3 + 4 = ?", "9 + 1 = ?", "13 + 4 = ?", "= 3 ? 4 +", "3 * 4 = ?"]
     )
@@ -108,7 +114,7 @@ def test_hashing_reads_words_and_pairs_and_no_number():
 @pytest.mark.parametrize("name", ["bert", "lab", "lab:", "sentence:", "", "hashing:x"])
 def test_an_unknown_encoder_is_named_with_those_that_there_are(name):
     with pytest.raises(EncoderError) as error:
-        encoder(name)
+        make_encoder(name)
     assert (
         str(error.value)
         == f"there is no encoder {name!r}; there are hashing, tfidf, lab:NAME and sentence:NAME"
@@ -140,10 +146,10 @@ def library(asked: list, wrong: Exception | None = None):
 def test_a_sentence_model_gives_vectors_of_length_1_and_asks_no_network(monkeypatch):
     asked = []
     monkeypatch.setattr(encoders, "import_module", library(asked))
-    assert encoder("sentence:/some/folder")(["a", "abc"]) == pytest.approx(
+    assert make_encoder("sentence:/some/folder")(["a", "abc"]) == pytest.approx(
         np.array([[0.6, 0.8]] * 2)
     )
-    encoder("sentence:all-MiniLM-L6-v2")
+    make_encoder("sentence:all-MiniLM-L6-v2")
     how = {"device": "cpu", "local_files_only": True}
     assert asked == [("/some/folder", how), ("/somewhere/weights", how)]
 
@@ -159,11 +165,11 @@ def test_a_sentence_model_gives_vectors_of_length_1_and_asks_no_network(monkeypa
 def test_a_sentence_model_that_is_not_on_this_machine_is_named(monkeypatch, wrong, told):
     monkeypatch.setattr(encoders, "import_module", library([], wrong))
     with pytest.raises(EncoderError, match=f"sentence:some-model {told}"):
-        encoder("sentence:some-model")
+        make_encoder("sentence:some-model")
 
 
 def test_a_lab_model_that_is_not_there_is_an_error_with_a_remedy(tmp_path):
     with pytest.raises(
         checkpoints.ModelError, match="missing holds no model; train the lab models"
     ):
-        encoder("lab:missing", tmp_path)
+        make_encoder("lab:missing", tmp_path)

@@ -15,7 +15,7 @@ from lib import config
 from lib.agent_configuration import cost_plan, error_taxonomy, estimates, experiment, full_run
 from lib.agent_configuration import results as recorded
 from lib.agent_configuration.agent_system import ConfiguredQuestion, System
-from lib.agent_configuration.atoms import LIBRARY, library
+from lib.agent_configuration.atoms import LIBRARY, read_library
 from lib.agent_configuration.encoders import EncoderError
 from lib.agent_configuration.jobs import NUM_PARTS, make_choices_job
 from lib.agent_configuration.questions import KINDS, questions
@@ -431,7 +431,7 @@ def test_a_policy_of_another_encoder_or_library_is_refused_with_the_remedy(
 
 def test_the_plan_of_costs_bounds_the_questions_that_were_worked_on(results, jobs):
     params = settings()
-    num_atoms = len(library(config.ROOT / params.configuration.atoms))
+    num_atoms = len(read_library(config.ROOT / params.configuration.atoms))
     planned = sum(cost_plan.count_training_questions(params, COMPARED))
     planned += cost_plan.count_searched_questions(params.configuration, num_atoms)
     assert len(jobs) <= planned < 4 * len(jobs)

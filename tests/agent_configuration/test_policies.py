@@ -155,7 +155,7 @@ def test_a_flat_policy_has_the_masks_of_the_hierarchy(kind):
     drawn = parts(kind).sample(states(2_000), dice(1)).actions
     assert not pinned(drawn[:, :6]).any()
     for row in drawn.tolist():
-        present = action_space.agents(action_space.WORKFLOWS[row[0]])
+        present = action_space.list_agents(action_space.WORKFLOWS[row[0]])
         for agent in range(3):
             for choice in row[6 + 3 * agent : 9 + 3 * agent]:
                 assert choice == 0 or (agent in present and ROLES[agent, choice - 1])
@@ -192,7 +192,7 @@ def test_atoms_are_of_the_agents_role_never_twice_the_same_and_three_at_the_most
         for agent, atoms in enumerate(agents):
             assert len(atoms) <= action_space.MAX_ATOMS == 3 and len(set(atoms)) == len(atoms)
             assert all(ROLES[agent, atom] for atom in atoms)
-            if agent in action_space.agents(action_space.WORKFLOWS[row % 9]):
+            if agent in action_space.list_agents(action_space.WORKFLOWS[row % 9]):
                 expected += [*atoms, *([policy.stop] if len(atoms) < 3 else [])]
             else:
                 assert not atoms

@@ -35,7 +35,7 @@ TOLD = {
 }
 TEXT = json.dumps(TOLD)
 STRUCTURE = st.tuples(*(st.integers(0, size - 1) for size in action_space.SIZES)).map(
-    action_space.repaired
+    action_space.repair_structure
 )
 
 
@@ -127,7 +127,7 @@ def test_a_reply_without_a_configuration_is_an_error(text):
 @given(st.text(alphabet='{}[]":,workfldirectbugshm01 ', max_size=60))
 def test_no_reply_breaks_the_reader(text):
     with suppress(InvalidReply, SpaceError):
-        assert action_space.checked(parse_reply(text).structure)
+        assert action_space.check_structure(parse_reply(text).structure)
 
 
 # Choosing ------------------------------------------------------------------------------------------

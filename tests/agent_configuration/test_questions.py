@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from lib.agent_configuration.questions import KINDS, kind_of, questions, solved
+from lib.agent_configuration.questions import KINDS, is_solved, kind_of, questions
 from lib.tasks import SPLITS, TaskError
 from lib.tasks.multi_hop_facts import NAMES as PERSONS
 from tests.agent_configuration.small import CHAIN
@@ -61,11 +61,11 @@ def test_a_split_that_holds_no_more_gives_all_that_it_has():
 def test_of_options_the_letter_and_the_words_count():
     item = questions("choice", "test", 1)[0]
     words = item.choices["ABCD".index(item.reference)]
-    assert solved(item, f"<answer> {item.reference} </answer>") and solved(
+    assert is_solved(item, f"<answer> {item.reference} </answer>") and is_solved(
         item, f"<answer> {words} </answer>"
     )
     wrong = next(choice for choice in item.choices if choice != words)
-    assert not solved(item, f"<answer> {wrong} </answer>") and not solved(item, words)
+    assert not is_solved(item, f"<answer> {wrong} </answer>") and not is_solved(item, words)
 
 
 def test_each_kind_stands_in_for_one_benchmark_of_the_paper():

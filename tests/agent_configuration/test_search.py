@@ -25,14 +25,14 @@ def test_the_base_is_one_call_with_all_tools_and_the_largest_budget():
 
 @pytest.mark.parametrize("n", [9, 17, 50, 200])
 def test_a_grid_has_as_many_different_structures_of_all_workflows_as_are_wanted(n):
-    made = search.grid(n)
+    made = search.make_grid(n)
     assert len(made) == len(set(made)) == n and all(one.atoms == ((), (), ()) for one in made)
     assert {one.workflow for one in made} == set(action_space.WORKFLOWS)
 
 
 def test_the_grid_spreads_fifty_structures_over_every_dimension():
-    made = search.grid()
-    assert made == search.grid(50) and min(Counter(one.workflow for one in made).values()) >= 3
+    made = search.make_grid()
+    assert made == search.make_grid(50) and min(Counter(one.workflow for one in made).values()) >= 3
     columns = np.array([one.structure for one in made]).T
     assert all(
         len(set(column)) >= least
@@ -41,20 +41,20 @@ def test_the_grid_spreads_fifty_structures_over_every_dimension():
 
 
 def test_sampled_configurations_are_different_and_always_the_same():
-    made = search.sampled(90, TOLD)
-    assert len(made) == len(set(made)) == 90 and made == search.sampled(90, TOLD) != search.sampled(
-        90, TOLD, seed=1
-    )
+    made = search.sample_configurations(90, TOLD)
+    assert len(made) == len(set(made)) == 90 and made == search.sample_configurations(
+        90, TOLD
+    ) != search.sample_configurations(90, TOLD, seed=1)
     assert set(Counter(one.workflow for one in made).values()) == {10}
 
 
 def test_sampled_atoms_are_at_most_two_of_agents_that_are_there():
-    made = search.sampled(300, TOLD)
+    made = search.sample_configurations(300, TOLD)
     lengths = Counter()
     for one in made:
         for agent, atoms in enumerate(one.atoms):
             assert set(atoms) <= set(TOLD[agent]) and len(set(atoms)) == len(atoms) <= 2
-            assert not atoms or agent in action_space.agents(one.workflow)
+            assert not atoms or agent in action_space.list_agents(one.workflow)
             lengths[agent, len(atoms)] += 1
     assert all(lengths[agent, n] > 20 for agent, n in ((0, 0), (0, 1), (0, 2), (1, 1), (2, 2)))
 
@@ -62,7 +62,7 @@ def test_sampled_atoms_are_at_most_two_of_agents_that_are_there():
 # Neighbours ----------------------------------------------------------------------------------------
 
 STRUCTURE = st.tuples(*(st.integers(0, size - 1) for size in action_space.SIZES)).map(
-    action_space.repaired
+    action_space.repair_structure
 )
 
 

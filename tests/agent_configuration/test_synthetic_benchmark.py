@@ -64,7 +64,7 @@ def paid(run: int, structures: np.ndarray, told: np.ndarray) -> np.ndarray:
 def random_choices(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Valid structures (n, 6) and told (n, 3, ATOMS)."""
     rng = np.random.default_rng(seed)
-    every = action_space.structures()
+    every = action_space.list_structures()
     return every[rng.integers(len(every), size=n)], rng.random((n, 3, ATOMS_PER_AGENT)) < 0.5
 
 
@@ -148,7 +148,7 @@ def test_nothing_that_anybody_tries_is_above_the_optimum_nor_above_the_constant_
 
 
 def test_no_structure_is_better_with_the_constants_atoms(limits):
-    every = action_space.structures()
+    every = action_space.list_structures()
     tried = paid(
         1, every, np.broadcast_to(limits.constant_has_atom[1], (len(every), 3, ATOMS_PER_AGENT))
     ).mean(0)
@@ -257,7 +257,7 @@ def test_flat_actions_mean_what_they_mean_in_the_lesson():
     assert told.tolist() == [[True, False, False], [True, False, False], [True, True, False]]
     rows = np.array([[0, 3, 5, 1, 2, 0], [2, 3, 5, 1, 2, 0], [5, 1, 15, 0, 1, 1]])
     assert repair_structures(rows).tolist() == [
-        list(action_space.repaired(row)) for row in rows.tolist()
+        list(action_space.repair_structure(row)) for row in rows.tolist()
     ]
 
 

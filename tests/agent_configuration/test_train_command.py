@@ -18,7 +18,7 @@ from lib.agent_configuration import train_command as command
 from lib.agent_configuration import user_agents, user_training
 from lib.agent_configuration.action_space import TOOLS, WORKFLOWS, mask
 from lib.agent_configuration.agent_system import read_configurations
-from lib.agent_configuration.atoms import library
+from lib.agent_configuration.atoms import read_library
 from lib.agent_configuration.saved_policy import SavedPolicies
 from lib.agent_configuration.user_training import (
     BANDIT,
@@ -462,7 +462,9 @@ def test_instructions_that_a_model_writes_are_checked_kept_and_used_again(place,
     options = ("--write-atoms", "scripted-large", "--updates", "1")
     assert run(place, "written", *options) == 0
     assert len(requests) == 3 and "has 1 words" in requests[2].messages[-1]["content"]
-    written = [atom for atom in library(place / "written/atoms.yaml") if atom.family == "written"]
+    written = [
+        atom for atom in read_library(place / "written/atoms.yaml") if atom.family == "written"
+    ]
     assert [atom.text for atom in written[:3]] == good["reasoner"]
     assert run(place, "written", *options) == 0
     assert len(requests) == 3

@@ -210,13 +210,13 @@ def test_a_policy_chooses_valid_configurations_of_the_right_roles(kind):
     ).configurations
     roles = {atom.name: atom.role for atom in ATOMS}
     for one in made:
-        assert action_space.checked(one.structure) == one.structure
+        assert action_space.check_structure(one.structure) == one.structure
         for agent, atoms in enumerate(one.atoms):
             assert (
                 all(roles[name] == action_space.AGENTS[agent] for name in atoms)
                 and len(set(atoms)) == len(atoms) <= 3
             )
-            assert not atoms or agent in action_space.agents(one.workflow)
+            assert not atoms or agent in action_space.list_agents(one.workflow)
     assert len({one.workflow for one in made}) == 9 and len({one.atoms for one in made}) > 20
 
 
@@ -435,7 +435,7 @@ def test_a_policy_without_masks_repairs_what_it_draws():
     made = policy.decide(torch.from_numpy(STATES).repeat(200, 1), torch.Generator().manual_seed(0))
     drawn = [tuple(row) for row in made.structures.tolist()]
     assert [one.structure for one in made.configurations] == [
-        action_space.repaired(row) for row in drawn
+        action_space.repair_structure(row) for row in drawn
     ]
     assert any(one.structure != row for one, row in zip(made.configurations, drawn, strict=True))
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lib.agent_configuration.action_space import WORKFLOWS, Structure, agents, repaired
+from lib.agent_configuration.action_space import WORKFLOWS, Structure, list_agents, repair_structure
 from lib.agent_configuration.graph import trace_graph
 from lib.agent_configuration.workflows import CALLS, PROGRAMS
 from tests.agent_configuration.small import Asked, Voice, run, team
@@ -26,7 +26,7 @@ W = [f"w{i} answer b{i}" for i in range(5)]
 
 
 def structure(workflow: str) -> Structure:
-    return repaired((WORKFLOWS.index(workflow), 1, 2, 0, 1, 2))
+    return repair_structure((WORKFLOWS.index(workflow), 1, 2, 0, 1, 2))
 
 
 def says(answers=("a1", "a2", "a3", "a4"), verdicts=("wrong",) * 3, need="reason"):
@@ -271,7 +271,7 @@ def test_every_agent_that_a_workflow_has_makes_a_call_and_no_other_agent_does(wo
     callers = set()
     for need in ("reason", "search"):  # the router's two ways
         callers |= {agent - 1 for _, agent, _ in calls(workflow, need=need)}
-    assert callers == set(agents(workflow))
+    assert callers == set(list_agents(workflow))
 
 
 def test_a_plan_that_is_none_gives_the_workers_nothing():

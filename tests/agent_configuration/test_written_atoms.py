@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from lib.agent_configuration.atoms import library
+from lib.agent_configuration.atoms import read_library
 from lib.agent_configuration.written_atoms import check_atoms, write_library
 from lib.llm.json_replies import InvalidReply
 from lib.tasks import Item
@@ -27,9 +27,9 @@ def make_reply(**changes) -> str:
 def test_a_good_reply_becomes_atoms_that_can_be_written_and_read(tmp_path):
     atoms = check_atoms(f"Here it is:\n```json\n{json.dumps(GOOD)}\n```", [QUESTION])
     assert [atom.role for atom in atoms] == [role for role in GOOD for _ in range(3)]
-    base = library()[:2]
+    base = read_library()[:2]
     write_library(tmp_path / "atoms.yaml", [*base, *atoms])
-    assert library(tmp_path / "atoms.yaml") == [*base, *atoms]
+    assert read_library(tmp_path / "atoms.yaml") == [*base, *atoms]
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ ASKED = {
     "python": "47 * 38",
 }
 
-LIBRARY = atoms.select_atoms(atoms.library(config.ROOT / OWN.atoms), "lab")
+LIBRARY = atoms.select_atoms(atoms.read_library(config.ROOT / OWN.atoms), "lab")
 ATOM_NAMES = [[atom.name for atom in LIBRARY if atom.role == role] for role in AGENTS]
 TOGETHER_GOAL = 1.2  # five trainings side by side, beside one after another
 WANTED = 60  # episodes a second of the full run
@@ -75,7 +75,7 @@ def model():
 @pytest.fixture(scope="module")
 def play(model):
     """Plays batches of jobs one after another with a new engine, and gives the system and all outcomes."""
-    told = atoms.prompts(LIBRARY, "lab")
+    told = atoms.collect_prompts(LIBRARY, "lab")
     loop = EventLoopThread()
     with Sandbox() as sandbox:
         tools = experiment.make_toolbox(sandbox)
@@ -96,14 +96,14 @@ def play(model):
 def jobs():
     """Questions of all kinds under configurations of all workflows."""
     items = [questions(kind.name, "train", BATCH)[i] for i in range(BATCH) for kind in KINDS]
-    configurations = search.sampled(BATCH, ATOM_NAMES)
+    configurations = search.sample_configurations(BATCH, ATOM_NAMES)
     return [ConfiguredQuestion(*pair) for pair in zip(items, configurations, strict=False)]
 
 
 @pytest.fixture(scope="module")
 def batches():
     """An update's batch of each kind of question."""
-    configurations = search.sampled(BATCH * len(KINDS), ATOM_NAMES)
+    configurations = search.sample_configurations(BATCH * len(KINDS), ATOM_NAMES)
     by_kind = []
     for number, kind in enumerate(KINDS):
         own = configurations[number * BATCH : (number + 1) * BATCH]

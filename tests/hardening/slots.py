@@ -109,7 +109,9 @@ def ask_agents(url: str, kind: str, num: int) -> Counter[str]:
         workflow = int(rng.integers(len(action_space.WORKFLOWS)))
         tiers = rng.integers(len(action_space.TIERS), size=3).tolist()
         structure = (workflow, every_tool, every_tool, *tiers)
-        jobs.append(ConfiguredQuestion(item, Configuration(action_space.repaired(structure))))
+        jobs.append(
+            ConfiguredQuestion(item, Configuration(action_space.repair_structure(structure)))
+        )
     with tempfile.TemporaryDirectory() as folder:
         models = lab_models(Path(folder) / "models")
         context = configuration.make_context(params, models, folder)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from lib import config
-from lib.agent_configuration.rewards import utility
+from lib.agent_configuration.rewards import compute_utility
 from lib.recorded_outcomes import model_selection
 from lib.rl.budget_reward import compute_budget_reward
 from lib.routers import methods
@@ -68,7 +68,9 @@ def test_toolorchestras_reward_is_that_of_lesson_06(knob):
 @pytest.mark.parametrize("knob", [0.0, 0.5, 1.0])
 def test_arcs_reward_is_its_utility(knob):
     rewards, weight = compute_rewards(methods.make_arc_reward, knob)
-    expected = utility(TABLE.correct[:40], TABLE.cost_usd[:40] / TABLE.cost_usd.mean(), weight)
+    expected = compute_utility(
+        TABLE.correct[:40], TABLE.cost_usd[:40] / TABLE.cost_usd.mean(), weight
+    )
     assert np.allclose(rewards, expected, atol=1e-4)
 
 

@@ -7,7 +7,7 @@ import pytest
 from lib import tasks
 from lib.agent_configuration import experiment as configuration
 from lib.agent_configuration import prompted_baseline as prompted_policy
-from lib.agent_configuration.action_space import TIERS, WORKFLOWS, Configuration, repaired
+from lib.agent_configuration.action_space import TIERS, WORKFLOWS, Configuration, repair_structure
 from lib.agent_configuration.agent_system import ConfiguredQuestion
 from lib.agent_configuration.questions import questions
 from lib.budgeted_routing import expert_outcomes
@@ -110,7 +110,7 @@ def configure(workflow: str, tier: int) -> Configuration:
     """A workflow in which every agent may use every tool, and all have one budget."""
     every_tool = 2 ** len(configuration.make_toolbox(None)) - 1
     structure = (WORKFLOWS.index(workflow), every_tool, every_tool, tier, tier, tier)
-    return Configuration(repaired(structure))
+    return Configuration(repair_structure(structure))
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS)
@@ -127,7 +127,7 @@ def test_agents_of_lesson_07_answer_arithmetic_in_every_workflow(kind, workflow,
 def test_agents_of_lesson_07_answer_big_sums(workflow, team):
     items = draw_arithmetic("big", 20)
     jobs = [ConfiguredQuestion(item, configure(workflow, tier=0)) for item in items]
-    answers = team.system(NAME).run(jobs)
+    answers = team.make_system(NAME).run(jobs)
     right = [
         tasks.is_correct(item, answer.text) for item, answer in zip(items, answers, strict=True)
     ]

@@ -245,7 +245,7 @@ def replay_job(
     """Runs a job once more with the agents' model. Hosted models answer from the recorded replies."""
     context = experiment.make_context(params, models, runs)
     with open_workbench(context, params.configuration) as environment:
-        return environment.system(params.configuration.model).run([job])[0]
+        return environment.make_system(params.configuration.model).run([job])[0]
 
 
 def describe_outcome(outcome: ConfiguredAnswer) -> str:
