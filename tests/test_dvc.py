@@ -199,6 +199,18 @@ def test_every_dependency_exists_or_is_made_by_a_stage(name):
         ), dep
 
 
+def test_a_lesson_that_reads_the_settings_of_tools_depends_on_their_prices():
+    readers = []
+    for name, body in STAGES.items():
+        sections = {
+            key for item in body.get("params", []) for keys in item.values() for key in keys
+        }
+        if "tools" in sections:
+            readers.append(name)
+            assert "data/prices" in body["deps"], name
+    assert {"03_model_zoo", "06_tool_orchestration"} <= set(readers)
+
+
 @pytest.mark.parametrize("lesson", LESSONS)
 def test_every_lesson_has_a_notebook_a_page_and_metrics(lesson):
     assert (ROOT / f"notebooks/{lesson}.ipynb").exists()

@@ -99,6 +99,7 @@ class Params(ZooParams):
                 *self.tools.models.values(),
                 self.tools.agent,
                 *self.tools.optional_models,
+                *self.tools.lab_world.models,
             ],
             "configuration": [configuration.model, configuration.larger, configuration.prompted],
             "ablations": [self.ablations.model],

@@ -430,6 +430,14 @@ def test_a_lesson_depends_on_the_models_that_its_section_names_and_on_no_other()
     assert named.select_models("tools") == params.select_models("tools")
 
 
+def test_every_model_behind_a_tool_of_the_lab_world_belongs_to_the_lesson_and_has_to_exist():
+    params = config.load("smoke")
+    assert set(params.tools.lab_world.models) <= set(params.select_models("tools")["models"])
+    names = [*params.tools.lab_world.models[:-1], "nobody"]
+    with pytest.raises(ParamsError, match="tools names the models \\['nobody'\\]"):
+        config.settings(profile="smoke", tools={"lab_world": {"models": names}})
+
+
 def test_a_page_shows_of_the_models_those_that_its_sections_name():
     shown = config.load("smoke").show("llm", "conductor")
     assert set(shown) == {"llm", "conductor"}
