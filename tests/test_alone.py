@@ -10,7 +10,6 @@ import json
 import textwrap
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -20,8 +19,6 @@ from lib.config import ROOT, from_yaml
 from lib.language_models.checkpoints import MODELS
 from lib.language_models.training import build, model_cards, model_folders
 from lib.policy_zoo import train, zoo_folder
-from lib.scoreboard import claim as entries
-from lib.scoreboard import result_queries
 
 STAGES = from_yaml((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
 LESSONS = sorted(name for name in STAGES if (ROOT / f"notebooks/{name}.ipynb").exists())
@@ -50,11 +47,6 @@ def list_needs(lesson: str) -> list[str]:
     return [dependency for dependency in STAGES[lesson]["deps"] if dependency in outs]
 
 
-def is_queried(need: str) -> bool:
-    """Whether it is a table of which claims say which lesson to run where it is missing."""
-    return Path(need).stem in result_queries.LESSON_BY_SYSTEM
-
-
 @pytest.mark.parametrize("lesson", LESSONS)
 def test_whatever_a_lesson_needs_of_another_is_made_on_the_spot_or_comes_with_the_project(lesson):
     for need in list_needs(lesson):
@@ -64,24 +56,7 @@ def test_whatever_a_lesson_needs_of_another_is_made_on_the_spot_or_comes_with_th
             calls = list_calls(lesson)
             assert any(makes(function, need) for _, function in calls), need
         else:
-            assert (lesson, need) in RECOMPUTED or is_queried(need), need
-
-
-def test_claims_name_the_lesson_that_writes_the_rows_they_query():
-    for system, lesson in result_queries.LESSON_BY_SYSTEM.items():
-        (writer,) = (
-            name for name in LESSONS if f"data/records/{system}.parquet" in list_outs(STAGES[name])
-        )
-        assert lesson == f"lesson {writer[:2]}"
-    tests = [expression for claim in entries.read_claims() for expression in claim.test]
-    functions = tuple(f'{name}("' for name in result_queries.FUNCTIONS)
-    queried = {
-        expression.partition(function)[2].partition(".")[0]
-        for expression in tests
-        for function in functions
-        if function in expression
-    }
-    assert queried == set(result_queries.LESSON_BY_SYSTEM)
+            assert (lesson, need) in RECOMPUTED, need
 
 
 # In which order a notebook reads and makes --------------------------------------------------------

@@ -38,16 +38,17 @@ _DEFAULT_COLOURS = (
 )
 _DEFAULT_MARKERS = ("d", "H", "8", "X", "o", "s", "^", "v")
 
-# One table for the whole project: a name has one colour and one marker in every lesson. Methods that one lesson
-# compares never share both; a tool or model that is a method of its own ("always search") looks like the tool.
+# One table for the whole project: a name has one colour and one marker in every lesson. Methods of papers have colours
+# of their own, because lesson 10 draws all of them. Methods that one lesson compares never share colour and marker; a
+# tool or model that is a method of its own ("always search") looks like the tool.
 SHARED_METHODS: dict[str, Style] = {
     "random": ("#8A8A8A", "X"), "round-robin": ("#C2A878", "X"), "best constant": ("#C2A878", "p"),
     "oracle": ("#000000", "*"), "start": ("#66657A", "X"), "nearest neighbours": ("#117733", "<"),
-    "logistic": ("#009E73", ">"), "cascade": ("#999933", "h"),
+    "logistic": ("#009E73", ">"), "cascade": ("#5D4037", "d"),
 }  # fmt: skip
 PAPERS: dict[str, Style] = {
-    "KO": ("#332288", "<"), "TO": ("#999933", ">"), "RO": ("#AA2255", "h"), "Conductor": ("#AA2255", "P"),
-    "CoRL": ("#332288", "P"), "ToolOrchestra": ("#882E72", "P"), "ARC": ("#004D66", "P"),
+    "KO": ("#4477AA", "<"), "TO": ("#999933", ">"), "RO": ("#AA2255", "h"), "Conductor": ("#CC3311", "P"),
+    "CoRL": ("#332288", "P"), "ToolOrchestra": ("#882E72", "P"), "ARC": ("#004D66", "v"),
 }  # fmt: skip
 LESSON_METHODS: dict[str, dict[str, Style]] = {
     "01_policy_zoo": {

@@ -2,7 +2,6 @@
 
 claim             the file of claims, data/claims/claims.yaml, checked as it is read
 expressions       the small language of tests, and paper_formulas, the few functions that a test may call
-result_queries    estimates that a claim computes from the lessons' results, in pairs
 metrics           what the lessons measured
 verdicts          holds, does not hold, equivalent, undecided, not open, untestable; or compared
 decision_rule     one comparison, decided by its interval

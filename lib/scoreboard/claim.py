@@ -14,7 +14,6 @@ from lib.config import ROOT, from_yaml
 from lib.scoreboard import expressions
 from lib.scoreboard.errors import ClaimError
 from lib.scoreboard.paper_formulas import FUNCTIONS
-from lib.scoreboard.result_queries import FUNCTIONS as RESULT_QUERIES
 
 # Short names of the papers, in the order of the lessons; ids of claims begin with them.
 PAPERS = {
@@ -30,10 +29,11 @@ KINDS = {
     "magnitude": "for information: ours beside the paper's, never a success",
 }
 EVIDENCE_KINDS = {  # what decided a claim
-    "models": "trained policies and language models, small ones included",
+    "models": "trained models",
     "recorded": "recorded outcomes of real models",
-    "scripted": "programs that stand in for language models",
-    "arithmetic": "arithmetic on printed numbers, or an identity that is checked",
+    "scripted": "scripts in place of models",
+    "arithmetic": "arithmetic",  # on printed numbers, or an identity that is checked
+    "none": "nothing here",
 }
 EVIDENCE_LEVELS = {  # how near to reality the test of a claim is
     "synthetic": "a synthetic environment with a known optimum",
@@ -49,6 +49,19 @@ _ALLOWED_COMPARISONS = {  # how a test of each kind may compare
 }
 
 Text = Annotated[str, Field(min_length=3)]
+
+
+class Control(BaseModel):
+    """Somebody who lacks what a claim is about, such as random choice or a policy before training.
+
+    Attributes:
+        who: In words, in the plural.
+        test: The same tests as those of the claim, of the control.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    who: Text
+    test: Annotated[tuple[str, ...], Field(min_length=1)]
 
 
 class DiscrepancySource(BaseModel):
@@ -82,7 +95,7 @@ class Claim(BaseModel):
         discrepancy_source: Of a formula that fails: whose error it is.
         gate: Metrics of what choosing could win, of `lesson` or as `lesson: key`. Where the lower end of one is below
             `stats.MIN_HEADROOM`, or its word is not open, the question is not open.
-        start: The same test of the policy before training. Where it holds too, training is not shown to have done it.
+        control: Who lacks what the claim is about. Where all of its tests hold too, those of the claim show nothing.
         evidence_level: A key of `EVIDENCE_LEVELS`; a claim that is judged on several has an entry for each.
         note: What a reader should know besides.
     """
@@ -106,7 +119,7 @@ class Claim(BaseModel):
     identity: bool = False
     discrepancy_source: DiscrepancySource | None = None
     gate: tuple[Text, ...] = ()
-    start: Text | None = None
+    control: Control | None = None
     evidence_level: Literal["synthetic", "lab", "recorded"] = "lab"
     note: str = ""
 
@@ -144,10 +157,11 @@ class Claim(BaseModel):
             raise ValueError("a magnitude has one test, and a number of the paper to stand beside")
         if self.discrepancy_source and self.kind != "formula":
             raise ValueError("discrepancy_source is for formulas; say it in a note")
-        if (self.gate or self.start) and not is_direction_of_lesson:
-            raise ValueError("gate and start are of a direction, and metrics of its `lesson`")
-        if self.start:
-            self._check_test(self.start)
+        if (self.gate or self.control) and not is_direction_of_lesson:
+            raise ValueError("gate and control are of a direction, and metrics of its `lesson`")
+        if self.control:
+            for text in self.control.test:
+                self._check_test(text)
 
         # Lessons keep what they measured in synthetic environments under keys that begin so.
         prefixes = ("glass.", "synthetic.")
@@ -177,9 +191,7 @@ class Claim(BaseModel):
             )
 
         # A direction without metrics is arithmetic in disguise: it would hold in every run.
-        queries_results = any(f"{name}(" in text for name in RESULT_QUERIES)
-        measures_something = test.metric_keys or queries_results
-        if self.kind == "direction" and not measures_something:
+        if self.kind == "direction" and not test.metric_keys:
             raise ValueError(
                 f"{text!r} measures nothing, so that it cannot fail; as arithmetic it is a formula"
             )

@@ -11,7 +11,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader
 
 from lib.scoreboard import multiple_testing
-from lib.scoreboard.claim import EVIDENCE_LEVELS, KINDS, PAPERS
+from lib.scoreboard.claim import EVIDENCE_KINDS, EVIDENCE_LEVELS, KINDS, PAPERS
 from lib.scoreboard.format import format_decimal, format_paper_number, format_test_result
 from lib.scoreboard.verdicts import (
     COMPARED,
@@ -19,7 +19,6 @@ from lib.scoreboard.verdicts import (
     FAILS,
     HOLDS,
     NOT_OPEN,
-    STAND_IN,
     UNDECIDED,
     UNTESTABLE,
     VERDICT_LABELS,
@@ -76,7 +75,6 @@ def render_claim_cards(verdicts: Sequence[Verdict]) -> tuple[str, str]:
         signs=SIGNS,
         labels=VERDICT_LABELS,
         papers=PAPERS,
-        stand_in=STAND_IN,
         # Style and script are part of the board, which loads nothing from the network.
         css=(_CARDS_FOLDER / "board.css").read_text(encoding="utf-8"),
         script=(_CARDS_FOLDER / "board.js").read_text(encoding="utf-8"),
@@ -99,7 +97,7 @@ def _list_menus(verdicts: Sequence[Verdict]) -> dict[str, tuple[str, dict[str, s
         "kind": ("Kind", {kind: kind for kind in KINDS}),
         "verdict": ("Verdict", verdict_options),
         "evidence_level": ("Level of evidence", EVIDENCE_LEVELS),
-        "by": ("Decided by", {"scripted": f"a {STAND_IN}", "other": "anything else"}),
+        "by": ("Decided by", EVIDENCE_KINDS),
     }
 
 

@@ -6,7 +6,6 @@ from lib.plots.tables import listed
 from lib.scoreboard import multiple_testing
 from lib.scoreboard.claim import EVIDENCE_KINDS, EVIDENCE_LEVELS, KINDS, PAPERS
 from lib.scoreboard.verdicts import (
-    COMPARED,
     EQUIVALENT,
     FAILS,
     HOLDS,
@@ -59,25 +58,37 @@ def describe_outcome(verdicts: Sequence[Verdict]) -> str:
     return listed(phrases, "none")
 
 
-def split_by_evidence(verdicts: Sequence[Verdict]) -> tuple[list[Verdict], list[Verdict]]:
-    """Claims of a direction that models decided (or that cannot be tested), and those that scripts decided."""
-    by_models, by_scripts = [], []
-    for v in verdicts:
-        if v.claim.kind != "direction":
-            continue
-        # An untestable claim was decided by nobody, so it stays with the models' claims.
-        if v.evidence == "scripted" and v.verdict != UNTESTABLE:
-            by_scripts.append(v)
-        else:
-            by_models.append(v)
-    return by_models, by_scripts
+def count_by_evidence(verdicts: Sequence[Verdict]) -> dict[str, dict[str, dict[str, int]]]:
+    """Counts claims by paper, by what decides them, and by verdict; magnitudes get no verdict and are left out.
+
+    Args:
+        verdicts: Verdicts on claims.
+
+    Returns:
+        {paper: {kind of evidence: {verdict: number of claims}}}, with all papers, kinds and verdicts present.
+    """
+    judged = [v for v in verdicts if v.claim.kind != "magnitude"]
+    table: dict[str, dict[str, dict[str, int]]] = {}
+    for paper in PAPERS:
+        table[paper] = {}
+        for evidence in EVIDENCE_KINDS:
+            selected = [v for v in judged if v.claim.paper == paper and v.evidence == evidence]
+            table[paper][evidence] = {
+                verdict: count_verdicts(selected, verdict) for verdict in VERB_PHRASES
+            }
+    return table
+
+
+def select_losses(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """Directions that do not hold: what models and recorded outcomes say against a paper, or against a method."""
+    return [v for v in verdicts if v.claim.kind == "direction" and v.verdict == FAILS]
 
 
 def title_verdict_counts(verdicts: Sequence[Verdict]) -> str:
     """The verdict counts as the title of their figure."""
-    by_models, _ = split_by_evidence(verdicts)
+    directions = [v for v in verdicts if v.claim.kind == "direction"]
     formulas = [v for v in verdicts if v.claim.kind == "formula"]
-    return f"Directions, by models: {describe_outcome(by_models)}. Formulas: {describe_outcome(formulas)}"
+    return f"Directions: {describe_outcome(directions)}. Formulas: {describe_outcome(formulas)}"
 
 
 def collect_metrics(verdicts: Sequence[Verdict]) -> dict[str, object]:
@@ -87,14 +98,14 @@ def collect_metrics(verdicts: Sequence[Verdict]) -> dict[str, object]:
         verdicts: Verdicts on all claims.
 
     Returns:
-        Metrics by flat key: totals, counts by paper, by kind, directions by level of evidence, what holds with all
-        directions tested at once, and the verdict on each claim.
+        Metrics by flat key: totals, counts by paper, by kind and by what decides, directions by level of evidence, what
+        holds with all directions tested at once, the statements that do not hold by paper, and each verdict.
     """
-    judged = [v for v in verdicts if v.verdict not in (UNTESTABLE, COMPARED)]
+    tested = [v for v in verdicts if v.claim.kind != "magnitude"]
+    judged = [v for v in tested if v.verdict != UNTESTABLE]
     metrics: dict[str, object] = {
-        "backend": "scripted" if any(v.is_scripted for v in judged) else "lab",
+        "backend": "lab",
         "claims.total": len(verdicts),
-        "claims.stand_in": sum(v.is_scripted for v in judged),
         "claims.chance.asked": len(multiple_testing.select_family(verdicts)),
         "claims.chance.expected": multiple_testing.expected_by_chance(verdicts),
         "claims.chance.kept": len(multiple_testing.select_survivors(verdicts)),
@@ -114,8 +125,14 @@ def collect_metrics(verdicts: Sequence[Verdict]) -> dict[str, object]:
             on_level = [v for v in directions if v.claim.evidence_level == level]
             metrics[f"claims.evidence_level.{level}.{name}"] = count_verdicts(on_level, verdict)
         for evidence in EVIDENCE_KINDS:
-            with_evidence = [v for v in judged if v.evidence == evidence]
+            with_evidence = [v for v in tested if v.evidence == evidence]
             metrics[f"claims.evidence.{evidence}.{name}"] = count_verdicts(with_evidence, verdict)
+
+    for paper, counts_by_evidence in count_by_evidence(verdicts).items():
+        for evidence, verdict_counts in counts_by_evidence.items():
+            for verdict, count in verdict_counts.items():
+                if count:
+                    metrics[f"claims.{paper}.{evidence}.{slug(verdict)}"] = count
 
     # What decided the claims, and whose error the formulas are that fail.
     for evidence in EVIDENCE_KINDS:
@@ -124,6 +141,10 @@ def collect_metrics(verdicts: Sequence[Verdict]) -> dict[str, object]:
         name = source.split()[0]
         num_formulas = sum(v.discrepancy_source == source for v in verdicts)
         metrics[f"claims.formula.discrepancy_source_{name}"] = num_formulas
+    for paper in PAPERS:
+        losses = [v.claim.statement for v in select_losses(verdicts) if v.claim.paper == paper]
+        if losses:
+            metrics[f"losses.{paper}"] = " ".join(losses)
     for v in verdicts:
         metrics[f"claims.by_id.{v.claim.id}"] = v.verdict
     return metrics
@@ -145,8 +166,9 @@ KEY_METRICS = (
 
 def state_conclusion(verdicts: Sequence[Verdict]) -> str:
     """The lesson in a few sentences."""
-    by_models, scripted = split_by_evidence(verdicts)
+    directions = [v for v in verdicts if v.claim.kind == "direction"]
     num_survivors = len(multiple_testing.select_survivors(verdicts))
+    num_scripted = sum(v.evidence == "scripted" for v in directions)
     num_arithmetic = sum(v.claim.is_arithmetic for v in verdicts)
 
     # Formulas that fail, by whose error it is.
@@ -160,8 +182,8 @@ def state_conclusion(verdicts: Sequence[Verdict]) -> str:
         errors += f", {num_unexplained} unexplained"
 
     return (
-        f"Of {len(by_models)} claimed directions {describe_outcome(by_models)}; with all tested at once "
-        f"{num_survivors} of them hold. Scripted models, counted apart, decided {len(scripted)} more: "
-        f"{describe_outcome(scripted)}. Arithmetic on printed numbers and identities, {num_arithmetic} claims, are "
-        f"no evidence about models. Of all formulas {num_hold} hold and {num_fail} do not: {errors}."
+        f"Of {len(directions)} claimed directions {describe_outcome(directions)}; with all tested at once "
+        f"{num_survivors} of them hold. What scripts decide in place of models, {num_scripted} directions, counts as "
+        f"not testable. Arithmetic on printed numbers and identities, {num_arithmetic} claims, are no evidence about "
+        f"models. Of all formulas {num_hold} hold and {num_fail} do not: {errors}."
     )

@@ -222,7 +222,7 @@ class Evaluator:
 
     lookup: Lookup
     quotes: Mapping[str, float]
-    functions: Mapping[str, Callable[..., float | Interval]]
+    functions: Mapping[str, Callable[..., float]]
 
     def evaluate(self, node: ast.expr, metric_keys: tuple[MetricKey, ...]) -> Interval:
         """Computes one side of a parsed test, with its interval.
@@ -261,8 +261,7 @@ class Evaluator:
         name = node.func.id  # type: ignore[attr-defined]
         if name in self.functions:
             literals = [_read_literal(argument, name) for argument in node.args]
-            result = self.functions[name](*literals)
-            return result if isinstance(result, Interval) else interval_arithmetic.exact(result)
+            return interval_arithmetic.exact(self.functions[name](*literals))
 
         # min, max, abs and exact work on estimates.
         estimates = [self.evaluate(argument, metric_keys) for argument in node.args]

@@ -67,9 +67,8 @@ def plot_clearness(verdicts: Sequence[Verdict]) -> Figure:
                 y = (
                     row + 0.5 * ((rank % 5) - 2) / 5
                 )  # spread, so that markers do not hide each other
-                marker = "D" if v.is_scripted else "o"
                 shade = plots.text_colour(plots.colour(v.verdict))  # markers are small
-                axes.plot(x, y, marker, color=shade, markersize=6)
+                axes.plot(x, y, "o", color=shade, markersize=6)
                 if v.claim.id in survivors:
                     axes.plot(x, y, "o", color="none", markeredgecolor="black", markersize=11)
 
@@ -84,9 +83,7 @@ def plot_clearness(verdicts: Sequence[Verdict]) -> Figure:
 
         axes.set_yticks(range(len(PAPERS)), list(PAPERS.values()))
         axes.set(xlim=(-_MAX_CLEARNESS - 0.6, _MAX_CLEARNESS + 0.6), ylim=(len(PAPERS) - 0.4, -1))
-        axes.set_xlabel(
-            "distance from 0, in standard errors (diamond: decided by a scripted stand-in)"
-        )
+        axes.set_xlabel("distance from 0, in standard errors")
     return figure
 
 

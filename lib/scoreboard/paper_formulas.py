@@ -14,8 +14,6 @@ from lib.config import ROOT
 from lib.envs.education import answer_probability
 from lib.envs.question_bank import TOPICS, load_bank
 from lib.llm import cost_ledger
-from lib.scoreboard import result_queries
-from lib.stats import Interval
 from lib.tool_orchestration import rewards
 
 QUESTION_BANK_FILE = ROOT / "data/bank/mathe_items.csv"  # ships with the project
@@ -121,8 +119,7 @@ def right_answer(ability: float, difficulty: float, discrimination: float) -> fl
     return float(answer_probability(np.float64(ability), np.float64(difficulty), discrimination))
 
 
-FUNCTIONS: Mapping[str, Callable[..., float | Interval]] = {
-    **result_queries.FUNCTIONS,
+FUNCTIONS: Mapping[str, Callable[..., float]] = {
     "hypervolume": hypervolume,
     "sparsity": sparsity,
     "llm_dollars": llm_dollars,

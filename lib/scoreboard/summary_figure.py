@@ -1,35 +1,45 @@
 """All decision makers in one figure: how much of what choosing could win each wins, a panel a level of evidence.
 
-    share won = (the decision maker - the best constant) / (the best that there is - the best constant)
+    share won = (the decision maker - the best single choice) / (the oracle - the best single choice)
 
-0 is the best that needs no choice, 1 the optimum of a synthetic environment, or the oracle of a lab or a recorded
-table, which looks back. The interval is the one of the numerator: the headroom is taken as known. A decision maker
-whose question is not open is named and not drawn. Left out: lessons 06 and 07 in the lab, whose runs are weak; the
-claims say so.
+0 is the best single choice, which looks at nothing: an expert, a policy, a reward or a configuration. For recorded
+outcomes at half the money it is the best mixture of experts, because no single one costs that much. 1 is the oracle,
+which looks back; in a synthetic environment it is the computed optimum. The interval is the one of the numerator: the
+headroom is taken as known. Estimates are those of a lesson's recorded full run where it is current, otherwise of its
+own run.
+
+A decision maker that several worlds test counts with its mean over those whose question is open. One whose question is
+not open, or that was not measured in this run, is named and not drawn.
+
+    measure_shares_won    the shares, from the metrics of the lessons
+    plot_shares_won       the figure
+    summarize_by_level    the same in words, losses included
 """
 
-from collections.abc import Sequence
+import functools
+import math
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from lib import plots
 from lib.plots.tables import listed
-from lib.plots.theme import label_rows
-from lib.scoreboard import verdicts
+from lib.plots.theme import WIDE, Layout, label_rows, responsive
+from lib.scoreboard import expressions, verdicts
 from lib.scoreboard.metrics import Metrics, MissingMetric
 from lib.stats import Interval, interval_arithmetic
 
-PANELS = {  # evidence level: its title, what 0 is, and what 1 is
-    "synthetic": ("Synthetic environment with a known optimum", "best constant", "optimum"),
-    "lab": ("Lab: small models and policies that are trained here", "best constant", "oracle"),
-    "recorded": (
-        "Recorded: real models and agents, at half the money",
-        "best mixture of constants",
-        "oracle",
-    ),
+PANELS = {  # evidence level: its title
+    "synthetic": "Synthetic environments, known optimum",
+    "lab": "Small models that are trained here",
+    "recorded": "Real models, recorded, at half the money",
 }
+_LEVEL_NAMES = {"synthetic": "synthetic", "lab": "small models", "recorded": "recorded"}
+AXIS_LABEL = "share won: 0 = best single choice, 1 = oracle"
 _ORCHESTRATION = "02_orchestration"
 _CONDUCTOR = "04_conductor"
 _ROUTING = "05_budgeted_routing"
@@ -37,92 +47,160 @@ _TOOLS = "06_tool_orchestration"
 _CONFIGURATION = "07_agent_configuration"
 _RECORDED = "08_recorded_outcomes"
 # Asks the cheap expert, sees whether it was right, asks the expensive one if not; nothing is learned.
-CASCADE = "checked cascade"
+CASCADE = "cascade"
+_STYLED_NAMES = {"MAESTRO": "Conductor"}  # in `lib.plots.styles`
+_FULL_RUN = "full."  # prefix of the metrics of a recorded full run
 _MIN_DRAWN_SHARE = -1.5  # what is worse is drawn there
+
+OPEN = "open"
+CLOSED = "closed"  # too little to win by choosing
+MISSING = "missing"  # not measured in this run
+_NOT_MEASURED = Interval(math.nan, math.nan, math.nan)
+
+
+@dataclass(frozen=True)
+class Question:
+    """Where the metrics of a decision maker in one world stand; expressions in the language of claims.
+
+    Attributes:
+        lesson: The lesson that measured it.
+        gain: The decision maker minus the best single choice.
+        headroom: The oracle minus the best single choice.
+        minus_router: The decision maker minus a plain router; empty where there is none.
+        gate: Key of the metric that says whether the question is open; empty where the headroom says it.
+    """
+
+    lesson: str
+    gain: str
+    headroom: str
+    minus_router: str = ""
+    gate: str = ""
 
 
 @dataclass(frozen=True)
 class DecisionMaker:
-    """Where the metrics of a decision maker stand.
+    """A row of the figure.
 
     Attributes:
         evidence_level: A key of `PANELS`.
-        name: As it stands in the figure.
-        lesson: The lesson that measured it.
-        gain: Keys of `lesson` joined by ` - `: the decision maker minus the best constant.
-        headroom: The same of the best that there is minus the best constant.
-        baseline_gain: The same of a plain router minus the best constant; empty for none.
-        gate: (lesson, key) of the metric that says whether the question is open.
+        method: Name of the method.
+        setting: Where it is tested; empty where there is one setting only.
+        questions: One for each world that it is tested in.
     """
 
     evidence_level: str
-    name: str
-    lesson: str
-    gain: str
-    headroom: str
-    baseline_gain: str = ""
-    gate: tuple[str, str] | None = None
+    method: str
+    setting: str
+    questions: tuple[Question, ...]
+
+    @property
+    def name(self) -> str:
+        """As it stands in the figure."""
+        return f"{self.method}, {self.setting}" if self.setting else self.method
 
 
-def _list_orchestrators() -> list[DecisionMaker]:
-    """KO, TO and RO of policy orchestration, in every world that may be open."""
-    worlds = (
-        ("education", "speed", "students asked for speed"),
-        ("education", "varied", "students of varied ability"),
-        ("minigrid", "paper", "the paper's rooms"),
-        ("minigrid", "varied", "rooms with planned policies"),
-    )
-    decision_makers = []
-    for domain, world, environment in worlds:
-        contrast = f"contrast.{domain}.{world}"
-        headroom = f"gate.{domain}.{world}.headroom"
-        for system in ("KO", "TO", "RO"):
-            decision_makers.append(
-                DecisionMaker(
-                    evidence_level="lab",
-                    name=f"{system}, {environment}",
-                    lesson=_ORCHESTRATION,
-                    gain=f"{contrast}.{system}_best-policy.utility",
-                    headroom=headroom,
-                    baseline_gain=f"{contrast}.KO_best-policy.utility - {contrast}.KO_LinUCB.utility",
-                    gate=(_ORCHESTRATION, headroom),
-                )
+def _list_orchestrators() -> Iterator[DecisionMaker]:
+    """KO, TO and RO of policy orchestration, in every world that may be open.
+
+    The plain router is a rule that sees the same cards or simulations and takes the policy that looks best.
+    """
+    worlds = ("education.speed", "education.varied", "minigrid.paper", "minigrid.varied")
+    for system in ("KO", "TO", "RO"):
+        questions = []
+        for world in worlds:
+            contrast = f"contrast.{world}.{system}"
+            gate = f"gate.{world}.headroom"
+            question = Question(
+                lesson=_ORCHESTRATION,
+                gain=f"{{{contrast}_best-policy.utility}}",
+                headroom=f"{{{gate}}}",
+                minus_router=f"{{{contrast}_{system}-greedy.utility}}",
+                gate=gate,
             )
-    return decision_makers
+            questions.append(question)
+        yield DecisionMaker("lab", system, "", tuple(questions))
 
 
-def _list_routers() -> list[DecisionMaker]:
-    """CoRL's controller at each budget, in the synthetic environment and in the lab."""
-    decision_makers = []
+def _list_budgeted_routers() -> Iterator[DecisionMaker]:
+    """CoRL's controller at each budget; the plain router of the lab is logistic regression."""
     for budget in ("low", "medium", "high"):
         synthetic = f"synthetic.{budget}"
-        decision_makers.append(
-            DecisionMaker(
-                evidence_level="synthetic",
-                name=f"CoRL, {budget} budget",
-                lesson=_ROUTING,
-                gain=f"{synthetic}.minus_best_without_query",
-                headroom=f"{synthetic}.headroom",
-                gate=(_ROUTING, f"{synthetic}.headroom"),
-            )
+        headroom = f"{synthetic}.headroom"
+        question = Question(
+            lesson=_ROUTING,
+            gain=f"{{{synthetic}.minus_best_without_query}}",
+            headroom=f"{{{headroom}}}",
+            gate=headroom,
         )
+        yield DecisionMaker("synthetic", "CoRL", f"{budget} budget", (question,))
+
         lab = f"corl.{budget}.minus"
-        decision_makers.append(
-            DecisionMaker(
-                evidence_level="lab",
-                name=f"CoRL, {budget} budget",
-                lesson=_ROUTING,
-                gain=f"{lab}_best_constant",
-                headroom=f"{lab}_best_constant - {lab}_oracle",
-                baseline_gain=f"{lab}_best_constant - {lab}_logistic",
-                gate=(_ROUTING, f"gate.routing.{budget}.headroom"),
-            )
+        gain = f"{{{lab}_best_constant}}"
+        question = Question(
+            lesson=_ROUTING,
+            gain=gain,
+            headroom=f"{gain} - {{{lab}_oracle}}",
+            minus_router=f"{{{lab}_logistic}}",
+            gate=f"gate.routing.{budget}.headroom",
         )
-    return decision_makers
+        yield DecisionMaker("lab", "CoRL", f"{budget} budget", (question,))
 
 
-def _list_recorded() -> list[DecisionMaker]:
-    """The decision makers on recorded outcomes, which lesson 08 replays."""
+def _list_conductors() -> Iterator[DecisionMaker]:
+    """MAESTRO's Conductor, against the best single reward; the oracle is rewarded with the truth."""
+    for level, prefix, suffix in (("synthetic", "glass", ""), ("lab", "contrast", ".score")):
+        separator = "_minus_" if level == "synthetic" else "_"
+        gain = f"{{{prefix}.conductor{separator}best_static{suffix}}}"
+        question = Question(
+            lesson=_CONDUCTOR,
+            gain=gain,
+            headroom=f"{gain} - {{{prefix}.conductor{separator}oracle{suffix}}}",
+        )
+        yield DecisionMaker(level, "MAESTRO", "", (question,))
+
+
+def _list_tool_orchestrators() -> Iterator[DecisionMaker]:
+    """ToolOrchestra; the plain router is logistic regression on the descriptions of tools."""
+    question = Question(
+        lesson=_TOOLS,
+        gain="{synthetic.above_constant}",
+        headroom="{synthetic.headroom}",
+        gate="synthetic.headroom",
+    )
+    yield DecisionMaker("synthetic", "ToolOrchestra", "", (question,))
+    gain = "{trained.minus_best_single}"
+    question = Question(
+        lesson=_TOOLS,
+        gain=gain,
+        headroom=f"{gain} - {{trained.minus_oracle}}",
+        minus_router="{trained.minus_logistic}",
+        gate="gate.tools.headroom",
+    )
+    yield DecisionMaker("lab", "ToolOrchestra", "", (question,))
+
+
+def _list_configurators() -> Iterator[DecisionMaker]:
+    """ARC, in reward; the plain router is a bandit that chooses the whole configuration at once."""
+    question = Question(
+        lesson=_CONFIGURATION,
+        gain="{glass.above_constant}",
+        headroom="{glass.headroom}",
+        minus_router="{glass.above_flat.bandit}",
+        gate="glass.headroom",
+    )
+    yield DecisionMaker("synthetic", "ARC", "", (question,))
+    question = Question(
+        lesson=_CONFIGURATION,
+        gain="{contrast.arc_best_constant.reward}",
+        headroom="{regret.best_constant}",
+        minus_router="{contrast.arc_bandit.reward}",
+        gate="gate.configuration.headroom",
+    )
+    yield DecisionMaker("lab", "ARC", "", (question,))
+
+
+def _list_recorded() -> Iterator[DecisionMaker]:
+    """The decision makers on recorded outcomes, which lesson 08 replays; the plain router is logistic regression."""
     tables = (
         ("llmrouter", "known tasks"),
         ("llmrouter-new", "new tasks"),
@@ -134,59 +212,27 @@ def _list_recorded() -> list[DecisionMaker]:
         ("ARC", "arc"),
         (CASCADE, "check"),
     )
-    decision_makers = []
     for table, tasks in tables:
-        for name, method in methods:
+        for method, key in methods:
             # The cascade may check a reply before it pays for another, a question of its own.
-            question = "check" if method == "check" else "money"
-            decision_makers.append(
-                DecisionMaker(
-                    evidence_level="recorded",
-                    name=f"{name}, {tasks}",
-                    lesson=_RECORDED,
-                    gain=f"{table}.{method}.half_gap",
-                    headroom=f"{table}.oracle.half_gap",
-                    baseline_gain=f"{table}.knn.half_gap",
-                    gate=(_RECORDED, f"gate.{table}.{question}.is"),
-                )
+            gate = "check" if key == "check" else "money"
+            gain = f"{{{table}.{key}.half_gap}}"
+            question = Question(
+                lesson=_RECORDED,
+                gain=gain,
+                headroom=f"{{{table}.oracle.half_gap}}",
+                minus_router=f"{gain} - {{{table}.logistic.half_gap}}",
+                gate=f"gate.{table}.{gate}.is",
             )
-    return decision_makers
-
-
-def _list_other_synthetic() -> list[DecisionMaker]:
-    """MAESTRO, ToolOrchestra and ARC in their synthetic environments."""
-    conductor_gain = "glass.conductor_minus_best_static"
-    decision_makers = [
-        DecisionMaker(
-            evidence_level="synthetic",
-            name="MAESTRO's Conductor",
-            lesson=_CONDUCTOR,
-            gain=conductor_gain,
-            headroom=f"{conductor_gain} - glass.conductor_minus_oracle",
-        )
-    ]
-    others = (
-        ("ToolOrchestra", _TOOLS, "synthetic"),
-        ("ARC", _CONFIGURATION, "glass"),
-    )
-    for name, lesson, prefix in others:
-        decision_makers.append(
-            DecisionMaker(
-                evidence_level="synthetic",
-                name=name,
-                lesson=lesson,
-                gain=f"{prefix}.above_constant",
-                headroom=f"{prefix}.headroom",
-                gate=(lesson, f"{prefix}.headroom"),
-            )
-        )
-    return decision_makers
+            yield DecisionMaker("recorded", method, tasks, (question,))
 
 
 DECISION_MAKERS = (
-    *_list_other_synthetic(),
     *_list_orchestrators(),
-    *_list_routers(),
+    *_list_conductors(),
+    *_list_budgeted_routers(),
+    *_list_tool_orchestrators(),
+    *_list_configurators(),
     *_list_recorded(),
 )
 
@@ -197,23 +243,44 @@ class ShareWon:
 
     Attributes:
         decision_maker: Whose share it is.
+        state: OPEN, CLOSED or MISSING; the shares mean nothing unless it is open.
         share: The share won, with its interval.
-        baseline_share: That of the plain router beside it; nan for none.
-        is_closed: Its question is not open, so the share means nothing.
+        minus_router: The share won minus that of the plain router; nan without one.
+        num_worlds: Worlds whose question is open.
     """
 
     decision_maker: DecisionMaker
-    share: Interval
-    baseline_share: float
-    is_closed: bool
+    state: str
+    share: Interval = _NOT_MEASURED
+    minus_router: Interval = _NOT_MEASURED
+    num_worlds: int = 0
+
+    @property
+    def name(self) -> str:
+        """As it stands in the figure."""
+        if len(self.decision_maker.questions) == 1 or self.state != OPEN:
+            return self.decision_maker.name
+        return f"{self.decision_maker.name}, mean of {self.num_worlds} worlds"
+
+    @property
+    def router_share(self) -> float:
+        """The share that the plain router won; nan without one."""
+        return self.share.value - self.minus_router.value
 
     @property
     def sign(self) -> int | None:
-        """1, 0 or -1: above the best constant, no significant difference, below it; None where the question is
-        closed."""
-        if self.is_closed:
-            return None
-        return int(self.share.ci_low > 0) - int(self.share.ci_high < 0)
+        """1, 0 or -1: above the best single choice, not clearly different, below it; None unless it is open."""
+        return _find_sign(self.share) if self.state == OPEN else None
+
+    @property
+    def sign_against_router(self) -> int | None:
+        """The same against the plain router; None where there is none."""
+        has_router = self.state == OPEN and math.isfinite(self.minus_router.value)
+        return _find_sign(self.minus_router) if has_router else None
+
+
+def _find_sign(estimate: Interval) -> int:
+    return int(estimate.ci_low > 0) - int(estimate.ci_high < 0)
 
 
 def measure_shares_won(
@@ -226,96 +293,153 @@ def measure_shares_won(
         decision_makers: Where their metrics stand.
 
     Returns:
-        One share per decision maker whose metrics there are, panel after panel.
+        One share per decision maker, panel after panel.
     """
     levels = list(PANELS)
-    shares_won = []
-    for row in sorted(decision_makers, key=lambda row: levels.index(row.evidence_level)):
+    rows = sorted(decision_makers, key=lambda row: levels.index(row.evidence_level))
+    return [_measure_share_won(metrics, row) for row in rows]
+
+
+def _measure_share_won(metrics: Metrics, decision_maker: DecisionMaker) -> ShareWon:
+    answers = [_answer_question(metrics, question) for question in decision_maker.questions]
+    measured = [answer for answer in answers if answer is not None]
+    open_answers = [answer for answer in measured if answer.state == OPEN]
+    if not measured:
+        return ShareWon(decision_maker, MISSING)
+    if not open_answers:
+        return ShareWon(decision_maker, CLOSED)
+    return ShareWon(
+        decision_maker,
+        OPEN,
+        _average([answer.share for answer in open_answers]),
+        _average([answer.minus_router for answer in open_answers]),
+        len(open_answers),
+    )
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What one world says of a decision maker; the fields are those of `ShareWon`."""
+
+    state: str
+    share: Interval = _NOT_MEASURED
+    minus_router: Interval = _NOT_MEASURED
+
+
+def _answer_question(metrics: Metrics, question: Question) -> _Answer | None:
+    """What one world says, by the full run if it is there; None where neither run has measured it."""
+    for prefix in (_FULL_RUN, ""):
         try:
-            gain = _evaluate_difference(metrics, row.lesson, row.gain)
-            headroom = _evaluate_difference(metrics, row.lesson, row.headroom)
-            baseline_gain = np.nan
-            if row.baseline_gain:
-                baseline_gain = _evaluate_difference(metrics, row.lesson, row.baseline_gain).value
+            gain = _evaluate(metrics, question.lesson, question.gain, prefix)
+            headroom = _evaluate(metrics, question.lesson, question.headroom, prefix)
+            minus_router = _NOT_MEASURED
+            if question.minus_router:
+                minus_router = _evaluate(metrics, question.lesson, question.minus_router, prefix)
         except MissingMetric:
-            continue  # a small run has left it out
+            continue
         # Shares of no headroom, or too little of it, mean nothing.
-        gate_is_closed = bool(row.gate and verdicts.explain_closed_gate(metrics, *row.gate))
-        has_headroom = headroom.value > 0
-        scale = 1 / headroom.value if has_headroom else np.nan
-        share = Interval(gain.value * scale, gain.ci_low * scale, gain.ci_high * scale)
-        is_closed = gate_is_closed or not has_headroom
-        shares_won.append(ShareWon(row, share, baseline_gain * scale, is_closed))
-    return shares_won
+        gate_is_closed = bool(question.gate) and _gate_is_closed(metrics, question, prefix)
+        if gate_is_closed or headroom.value <= 0:
+            return _Answer(CLOSED)
+        scale = interval_arithmetic.exact(1 / headroom.value)
+        return _Answer(
+            OPEN,
+            interval_arithmetic.times(scale, gain),
+            interval_arithmetic.times(scale, minus_router),
+        )
+    return None
 
 
-def _evaluate_difference(metrics: Metrics, lesson: str, text: str) -> Interval:
-    """Subtracts from the first of several keys joined by ` - ` all the others.
+def _gate_is_closed(metrics: Metrics, question: Question, prefix: str) -> bool:
+    """Whether too little can be won; lessons measure some gates once for both runs."""
+    gate = question.gate
+    if f"{prefix}{gate}" in metrics.lessons.get(question.lesson, {}):
+        gate = f"{prefix}{gate}"
+    return bool(verdicts.explain_closed_gate(metrics, question.lesson, gate))
 
-    The metrics files hold estimates, not the pairs that they come from, so the estimates count as independent: their
-    variances add. Estimates of the same items are positively correlated, so the interval is too wide, never too narrow.
+
+def _evaluate(metrics: Metrics, lesson: str, text: str, prefix: str) -> Interval:
+    """Evaluates an expression on the metrics of a lesson whose keys begin with a prefix.
+
+    Metrics are estimates, not the pairs that they come from, so they count as independent. Estimates of the same items
+    are positively correlated, so the interval of a difference of two is too wide, never too narrow.
     """
-    difference, *subtracted = [metrics.get_estimate(lesson, key) for key in text.split(" - ")]
-    for estimate in subtracted:
-        difference = interval_arithmetic.minus(difference, estimate)
-    return difference
+    test = expressions.parse_test(re.sub(r"\{", "{" + prefix, text))
+    evaluator = expressions.Evaluator(lambda _, key: metrics.get_estimate(lesson, key), {}, {})
+    return evaluator.evaluate(test.lhs, test.metric_keys)
 
 
-def plot_shares_won(shares_won: Sequence[ShareWon]) -> Figure:
+def _average(estimates: Sequence[Interval]) -> Interval:
+    """The mean of independent estimates."""
+    total = functools.reduce(interval_arithmetic.plus, estimates)
+    return interval_arithmetic.times(interval_arithmetic.exact(1 / len(estimates)), total)
+
+
+@responsive
+def plot_shares_won(shares_won: Sequence[ShareWon], *, layout: Layout = WIDE) -> Figure:
     """Draws the shares that decision makers won.
 
     Args:
         shares_won: Result of `measure_shares_won`.
+        layout: How much room there is.
 
     Returns:
         A figure with a panel a level of evidence, one above the other; without panels if there is nothing to draw.
     """
-    shares_by_level = {}
-    for level in PANELS:
-        on_level = [
-            share_won
-            for share_won in shares_won
-            if share_won.decision_maker.evidence_level == level and not share_won.is_closed
-        ]
-        if on_level:
-            shares_by_level[level] = on_level
-    closed_names = [
-        share_won.decision_maker.name for share_won in shares_won if share_won.is_closed
-    ]
-    note = (
-        "Bars: intervals of 95 %. Hollow square: a plain router, or LinUCB, on the same items. KO, TO, RO: policy "
-        "orchestration. Checked cascade: asks the cheap one, then the expensive one if it was wrong. "
-        f"Closed, so not drawn: {listed(closed_names, 'nobody')}."
-    )
-    with plots.theme():
-        # Panels are as high as they have rows, plus title and labels.
-        heights = [len(on_level) + 2.2 for on_level in shares_by_level.values()]
-        title = title_shares_won(shares_won)
-        figure = plots.new_figure(title, plots.WIDTH, 0.27 * sum(heights) + 0.6, note)
-        if not shares_by_level:
-            return figure
-        panels = figure.subplots(
-            len(shares_by_level), 1, sharex=True, squeeze=False, height_ratios=heights
-        ).ravel()
-        for axes, (level, on_level) in zip(panels, shares_by_level.items(), strict=True):
-            _draw_panel(axes, level, on_level)
-        panels[-1].set_xlim(_MIN_DRAWN_SHARE - 0.05, 1.15)
-        panels[-1].set_xlabel("share won of what choosing could win")
+    rows_by_level = {level: _select_open(shares_won, level) for level in PANELS}
+    rows_by_level = {level: rows for level, rows in rows_by_level.items() if rows}
+    # Panels are as high as they have rows, plus title and labels; narrow names have two lines.
+    row_height = 0.4 if layout.is_narrow else 0.27
+    heights = [len(rows) + 1.6 for rows in rows_by_level.values()]
+    width = min(plots.WIDTH, layout.max_width)
+    height = row_height * sum(heights) + 0.6
+    title = title_shares_won(shares_won)
+    figure = plots.new_figure(title, width, height, _note_shares_won(shares_won))
+    if not rows_by_level:
+        return figure
+    panels = figure.subplots(
+        len(rows_by_level), 1, sharex=True, squeeze=False, height_ratios=heights
+    ).ravel()
+    for axes, (level, rows) in zip(panels, rows_by_level.items(), strict=True):
+        _draw_panel(axes, layout.wrap_label(PANELS[level]), rows, layout)
+    panels[-1].set_xlim(_MIN_DRAWN_SHARE - 0.05, 1.15)
+    panels[-1].set_xlabel(layout.wrap_label(AXIS_LABEL))
     return figure
 
 
-def _draw_panel(axes, level: str, shares_won: Sequence[ShareWon]) -> None:
-    num_rows = len(shares_won)
-    title, label_of_zero, label_of_one = PANELS[level]
-    for x, label, style in ((0, label_of_zero, "--"), (1, label_of_one, "-")):
+def _select_open(shares_won: Sequence[ShareWon], level: str) -> list[ShareWon]:
+    return [
+        share_won
+        for share_won in shares_won
+        if share_won.decision_maker.evidence_level == level and share_won.state == OPEN
+    ]
+
+
+def _note_shares_won(shares_won: Sequence[ShareWon]) -> str:
+    names = {
+        state: [
+            share_won.decision_maker.name for share_won in shares_won if share_won.state == state
+        ]
+        for state in (CLOSED, MISSING)
+    }
+    note = (
+        "Bars: intervals of 95 %. Hollow square: a plain router with the same information (logistic regression; for "
+        "KO, TO and RO of policy orchestration a rule that takes what looks best, for ARC a flat bandit). Cascade: "
+        "asks the cheap expert, then the expensive one if it was wrong; it learns nothing. "
+        f"Not open, so not drawn: {listed(names[CLOSED], 'nobody')}."
+    )
+    if names[MISSING]:
+        note += f" Not in this run: {listed(names[MISSING])}."
+    return note
+
+
+def _draw_panel(axes: Axes, title: str, shares_won: Sequence[ShareWon], layout: Layout) -> None:
+    for x, style in ((0, "--"), (1, "-")):
         axes.axvline(x, color=plots.GREY, linewidth=1, linestyle=style)
-        axes.text(
-            x, num_rows - 0.1, f"{label} ", ha="right", va="center", fontsize=9, color=plots.GREY
-        )
 
     for y, share_won in enumerate(shares_won):
-        method = share_won.decision_maker.name.split(",")[0]
-        styled_name = "cascade" if method == CASCADE else method.removeprefix("MAESTRO's ")
+        method = share_won.decision_maker.method
+        styled_name = _STYLED_NAMES.get(method, method)
         colour = plots.colour(styled_name)
         # What lies beyond the axis is drawn at its end.
         share = share_won.share
@@ -324,70 +448,69 @@ def _draw_panel(axes, level: str, shares_won: Sequence[ShareWon]) -> None:
         )
         axes.plot([ci_low, ci_high], [y, y], color=colour, linewidth=2.2, solid_capstyle="butt")
         axes.plot(value, y, plots.marker(styled_name), color=colour, markersize=7)
-        if np.isfinite(share_won.baseline_share):
-            x = max(share_won.baseline_share, _MIN_DRAWN_SHARE)
+        if np.isfinite(share_won.router_share):
+            x = max(share_won.router_share, _MIN_DRAWN_SHARE)
             hollow = {"color": "none", "markeredgecolor": plots.GREY}
             axes.plot(x, y, "s", markersize=8, **hollow)
 
-    label_rows(axes, [share_won.decision_maker.name for share_won in shares_won], 30)
-    axes.set_ylim(num_rows + 0.3, -0.6)
+    max_characters = layout.max_name_width if layout.is_narrow else 40
+    label_rows(axes, [share_won.name for share_won in shares_won], max_characters)
+    axes.set_ylim(len(shares_won) - 0.3, -0.7)
     axes.set_title(title, fontsize=10, loc="left", x=0.0)
 
 
 def title_shares_won(shares_won: Sequence[ShareWon]) -> str:
-    """How many decision makers beat the best constant on each level, as the title of the figure."""
-    phrases = []
-    for level, level_name in (
-        ("synthetic", "in synthetic environments"),
-        ("lab", "in the lab"),
-        ("recorded", "on recorded outcomes"),
-    ):
-        on_level = [
-            share_won
-            for share_won in shares_won
-            if share_won.decision_maker.evidence_level == level and not share_won.is_closed
-        ]
+    """How many decision makers clearly beat the best single choice, and a plain router, as the title of the figure."""
+    against_single, against_router = [], []
+    for level, level_name in _LEVEL_NAMES.items():
         # The cascade learns nothing, so it is no decision maker of a paper.
         learned = [
             share_won
-            for share_won in on_level
-            if not share_won.decision_maker.name.startswith(CASCADE)
+            for share_won in _select_open(shares_won, level)
+            if share_won.decision_maker.method != CASCADE
         ]
-        num_above = sum(share_won.sign == 1 for share_won in learned)
         if learned:
-            phrases.append(f"{num_above} of {len(learned)} {level_name}")
-    return f"Who beats the best constant clearly: {listed(phrases, 'nobody was measured')}"
+            num_above = sum(share_won.sign == 1 for share_won in learned)
+            against_single.append(f"{level_name} {num_above} of {len(learned)}")
+        signs = [share_won.sign_against_router for share_won in learned]
+        signs = [sign for sign in signs if sign is not None]
+        if signs:
+            against_router.append(f"{level_name} {signs.count(1)} of {len(signs)}")
+    nobody = "nobody was measured"
+    return (
+        f"Beat the best single choice: {', '.join(against_single) or nobody}. "
+        f"Beat a plain router: {', '.join(against_router) or nobody}"
+    )
 
 
 def summarize_by_level(shares_won: Sequence[ShareWon]) -> dict[str, str]:
-    """Says what is known at each level of evidence.
+    """Says what is known at each level of evidence, losses included.
 
     Args:
         shares_won: Result of `measure_shares_won`.
 
     Returns:
-        Names of decision makers by `level.word` of `front_page.KNOWN`: above the best constant, level with it (no
-        significant difference) or below it, each with the share won; not_open, whose question is closed. Words that
-        hold for nobody are left out.
+        Names of decision makers by `level.word` of `front_page.STANDING_LABELS`. Against the best single choice, each
+        with the share won: above, level (not clearly different) or below it. Against a plain router, each with both
+        shares: above_router, level_router, below_router. Also not_open and missing. Words that hold for nobody are left
+        out.
     """
     summary = {}
     for level in PANELS:
-        on_level = [
-            share_won
-            for share_won in shares_won
-            if share_won.decision_maker.evidence_level == level
-        ]
+        rows = _select_open(shares_won, level)
         for word, sign in (("above", 1), ("level", 0), ("below", -1)):
-            phrases = [
-                f"{share_won.decision_maker.name} ({share_won.share.value:.2f})"
-                for share_won in on_level
-                if share_won.sign == sign
+            summary[f"{level}.{word}"] = [
+                f"{row.name} ({row.share.value:.2f})" for row in rows if row.sign == sign
             ]
-            if phrases:
-                summary[f"{level}.{word}"] = "; ".join(phrases)
-        closed_names = [
-            share_won.decision_maker.name for share_won in on_level if share_won.is_closed
-        ]
-        if closed_names:
-            summary[f"{level}.not_open"] = "; ".join(closed_names)
-    return summary
+            summary[f"{level}.{word}_router"] = [
+                f"{row.name} ({row.share.value:.2f} against {row.router_share:.2f})"
+                for row in rows
+                if row.sign_against_router == sign
+            ]
+        for word, state in (("not_open", CLOSED), ("missing", MISSING)):
+            summary[f"{level}.{word}"] = [
+                share_won.name
+                for share_won in shares_won
+                if share_won.state == state and share_won.decision_maker.evidence_level == level
+            ]
+    return {key: "; ".join(names) for key, names in summary.items() if names}

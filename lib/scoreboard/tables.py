@@ -7,7 +7,7 @@ import pandas as pd
 
 from lib.plots.tables import listed, number
 from lib.scoreboard import counts, multiple_testing
-from lib.scoreboard.claim import EVIDENCE_LEVELS, PAPERS
+from lib.scoreboard.claim import EVIDENCE_KINDS, EVIDENCE_LEVELS, PAPERS
 from lib.scoreboard.format import format_estimate, format_paper_number, format_test_result
 from lib.scoreboard.verdicts import (
     COMPARED,
@@ -30,6 +30,24 @@ def _describe_place(v: Verdict) -> str:
 def _make_table(rows: list[dict[str, object]], columns: Sequence[str]) -> pd.DataFrame:
     """Rows under these columns; one row of dashes where there is none, because a table says so too."""
     return pd.DataFrame(rows or [dict.fromkeys(columns, None)], columns=list(columns))
+
+
+def tabulate_evidence(verdicts: Sequence[Verdict]) -> pd.DataFrame:
+    """Claims of each paper by what decides them: one row per paper and kind of evidence, one column per verdict.
+
+    A row is left out where no claim rests on the evidence; magnitudes are left out, because they get no verdict.
+    """
+    rows = []
+    for paper, counts_by_evidence in counts.count_by_evidence(verdicts).items():
+        for evidence, verdict_counts in counts_by_evidence.items():
+            if not any(verdict_counts.values()):
+                continue
+            row: dict[str, object] = {
+                "paper": PAPERS[paper],
+                "decided by": EVIDENCE_KINDS[evidence],
+            }
+            rows.append(row | verdict_counts)
+    return _make_table(rows, ("paper", "decided by", *counts.VERB_PHRASES))
 
 
 def tabulate_directions_by_level(verdicts: Sequence[Verdict]) -> pd.DataFrame:
@@ -66,6 +84,22 @@ def tabulate_directions(verdicts: Sequence[Verdict]) -> pd.DataFrame:
     return _make_table(rows, columns)
 
 
+def tabulate_losses(verdicts: Sequence[Verdict]) -> pd.DataFrame:
+    """Directions that do not hold: what is claimed, at which level of evidence, and what the tests that fail say."""
+    rows = []
+    for v in counts.select_losses(verdicts):
+        failed = [result for result in v.test_results if result.verdict == FAILS]
+        rows.append(
+            {
+                "claim": v.claim.statement,
+                "where": _describe_place(v),
+                "evidence level": v.claim.evidence_level,
+                "measured": "; ".join(map(format_test_result, failed)),
+            }
+        )
+    return _make_table(rows, ("claim", "where", "evidence level", "measured"))
+
+
 def tabulate_failed_formulas(verdicts: Sequence[Verdict]) -> pd.DataFrame:
     """Formulas that fail: what the paper says, what comes out, and whose fault it is."""
     rows = []
@@ -98,16 +132,6 @@ def tabulate_untestable(verdicts: Sequence[Verdict]) -> pd.DataFrame:
         for reason, claim_ids in commonest_first
     ]
     return _make_table(rows, ("reason", "claims", "which"))
-
-
-def tabulate_scripted(verdicts: Sequence[Verdict]) -> pd.DataFrame:
-    """Claims that scripted models decided; their verdicts say nothing about language models."""
-    rows = [
-        {"claim": v.claim.statement, "where": _describe_place(v), "verdict": v.label}
-        for v in verdicts
-        if v.is_scripted and v.verdict != UNTESTABLE
-    ]
-    return _make_table(rows, ("claim", "where", "verdict"))
 
 
 def tabulate_magnitudes(verdicts: Sequence[Verdict]) -> pd.DataFrame:

@@ -6,11 +6,11 @@
     equivalent     inside a margin that a lesson wrote down before it ran
     not open       there was too little to win by choosing for any method to show it
     compared       a magnitude, ours beside the paper's; neither a success nor a failure
-    not testable   nothing here can test it, the run that could has not been made, its interval has no width, or a model
-                   gave too few answers to be judged by them
+    not testable   nothing here can test it, the run that could has not been made, its interval has no width, a control
+                   passes the same test, a script decides in place of a model, or a model gave too few answers
 
-Of several tests the weakest that is needed decides. What scripted stand-ins decided is marked, whatever the
-verdict. Left out: whether a test is a good test of its claim; the expression is printed for readers to judge.
+Of several tests the weakest that is needed decides. Left out: whether a test is a good test of its claim; the
+expression is printed for readers to judge.
 """
 
 import math
@@ -38,7 +38,7 @@ VERDICT_LABELS = {
     COMPARED: "compared, not judged",
     UNTESTABLE: "not testable here",
 }
-STAND_IN = "scripted stand-in"
+SCRIPT_DECIDES = "a scripted stand-in decides, which says nothing about language models"
 _VERDICT_OF_LESSON_WORD = {  # what lessons say, and what it means here
     HOLDS: HOLDS,
     FAILS: FAILS,
@@ -57,6 +57,11 @@ _TRAINING_GAIN_KEYS = {  # what training gained in lessons whose lab runs may be
 _WEAK_LESSONS = {  # why the lab runs of a lesson are weak, known before any of them
     "06_tool_orchestration": "trainings of 60 updates, on models of 150,000 weights",
     "07_agent_configuration": "few trainings, judged by one try of a question",
+}
+# How long the policies of a lesson were trained, which a failure has to say: the metric, and its unit.
+_TRAINING_LENGTHS = {
+    "04_conductor": ("conductor.steps", "steps"),
+    "05_budgeted_routing": ("corl.updates", "updates"),
 }
 _NOT_MEASURED = Interval(math.nan, math.nan, math.nan)
 
@@ -136,6 +141,8 @@ class Verdict:
     @property
     def evidence(self) -> str:
         """What decided it, one of `claim.EVIDENCE_KINDS`."""
+        if self.claim.untestable:
+            return "none"
         if self.claim.is_arithmetic:
             return "arithmetic"
         if self.is_scripted:
@@ -144,11 +151,8 @@ class Verdict:
 
     @property
     def label(self) -> str:
-        """The verdict as it is read everywhere, the mark of scripted models included."""
-        label = VERDICT_LABELS[self.verdict]
-        if self.is_scripted and self.verdict != UNTESTABLE:
-            return f"{label} ({STAND_IN})"
-        return label
+        """The verdict as it is read everywhere."""
+        return VERDICT_LABELS[self.verdict]
 
     @property
     def discrepancy_source(self) -> str:
@@ -190,12 +194,12 @@ def _judge_claim(claim: Claim, metrics: Metrics) -> Verdict:
     verdict = combine_verdicts([result.verdict for result in results], claim.need)
     reasons = [result.reason for result in results if result.reason and result.verdict == verdict]
 
-    # Training has shown nothing where the policy did the same before it.
-    if verdict == HOLDS and claim.start:
-        before_training = _evaluate_test(claim, claim.start, metrics)
-        if before_training.verdict == HOLDS:
+    # A test shows nothing that a control without the method passes, too.
+    if verdict == HOLDS and claim.control:
+        results_of_control = [_evaluate_test(claim, text, metrics) for text in claim.control.test]
+        if all(result.verdict == HOLDS for result in results_of_control):
             verdict = UNTESTABLE
-            reasons = ["the start does so before any training"]
+            reasons = [f"{claim.control.who} do so, too, so that it shows nothing"]
 
     # No method could show anything where too little could be won by choosing.
     gate_reasons = [explain_closed_gate(metrics, *gate) for gate in claim.list_gate_keys()]
@@ -206,6 +210,8 @@ def _judge_claim(claim: Claim, metrics: Metrics) -> Verdict:
             reasons = closed_reasons[:1]
         else:
             reasons += _list_weaknesses(claim, metrics)
+            if verdict == FAILS:
+                reasons += _describe_training_length(claim, metrics)
     question = ""
     if claim.gate:
         question = NOT_OPEN if closed_reasons else "open"
@@ -217,7 +223,12 @@ def _judge_claim(claim: Claim, metrics: Metrics) -> Verdict:
         verdict = UNTESTABLE
         reasons = [describe_share(max(unusable_shares))]
 
+    # A program that stands in for a model was written to do what it does.
     backends = {metrics.find_backend(*key) for key in metric_keys} - {""}
+    if claim.stand_in or "scripted" in backends:
+        verdict = UNTESTABLE
+        reasons = [SCRIPT_DECIDES]
+
     reason = "; ".join(dict.fromkeys(reasons))  # each reason once, in order
     return Verdict(claim, verdict, tuple(results), tuple(sorted(backends)), reason, question)
 
@@ -265,6 +276,23 @@ def _list_weaknesses(claim: Claim, metrics: Metrics) -> list[str]:
             weakness += f"; training gained {gain.value:+.3f} over its start, not clear of 0"
         weaknesses.append(f"weak: in the lab of lesson {lesson[:2]} {weakness}")
     return weaknesses
+
+
+def _describe_training_length(claim: Claim, metrics: Metrics) -> list[str]:
+    """How long the policies that decide a claim in the lab were trained."""
+    if claim.evidence_level != "lab":
+        return []
+    lengths = []
+    for lesson in sorted({lesson for lesson, _ in claim.list_metric_keys()}):
+        if lesson not in _TRAINING_LENGTHS:
+            continue
+        key, unit = _TRAINING_LENGTHS[lesson]
+        try:
+            length = metrics.get_estimate(lesson, key).value
+        except MissingMetric:
+            continue
+        lengths.append(f"after a training of {length:.0f} {unit}")
+    return lengths
 
 
 def combine_verdicts(verdicts: Sequence[str], need: int | str = "all") -> str:

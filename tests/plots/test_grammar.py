@@ -474,6 +474,7 @@ FAMILIES = [
     "chain, passage, choice, hops, mixed", "first agent, second agent, third agent",
     "policy configuration, execution, reasoning, knowledge gap, unclassified",
     "threshold tau; elite, as it was paid; refined, paid once more; buffer",
+    "KO, TO, RO, Conductor, CoRL, ToolOrchestra, ARC, cascade",
 ]  # fmt: skip
 
 
@@ -493,6 +494,12 @@ def test_names_that_share_a_figure_differ_for_colour_blind_readers_or_by_marker(
 def test_two_methods_of_one_lesson_never_share_colour_and_marker(lesson):
     methods = styles.SHARED_METHODS | styles.PAPERS | styles.LESSON_METHODS[lesson]
     assert len(set(methods.values())) == len(methods)
+
+
+def test_methods_of_papers_have_colours_of_their_own():
+    """Lesson 10 draws all of them in one figure."""
+    colours = [shade for shade, _ in styles.PAPERS.values()]
+    assert len(set(colours)) == len(colours) and plots.colour("cascade") not in colours
 
 
 def test_a_method_looks_the_same_in_every_lesson():
