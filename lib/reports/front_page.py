@@ -50,10 +50,28 @@ PAPERS = {  # whose idea a lesson rebuilds; as in the README
 }
 SCOREBOARD = "10_scoreboard"
 STANDING_LABELS = {  # how a decision maker did, by the word in the scoreboard's metrics
-    "above": "Beats the best fixed choice",
-    "level": "Not clearly different from it",
-    "below": "Below it",
+    "above": "Beats the best single choice",
+    "level": "Not clearly different from the best single choice",
+    "below": "Loses to the best single choice",
+    "above_router": "Beats a plain router",
+    "level_router": "Not clearly different from a plain router",
+    "below_router": "Loses to a plain router",
     "not_open": "Not open: too little to gain for any method",
+    "missing": "Not in this run",
+}
+PAPERS_OF_CLAIMS = {  # by the short name in the scoreboard's metrics
+    "po": "policy orchestration",
+    "maestro": "MAESTRO",
+    "corl": "CoRL",
+    "toolorchestra": "ToolOrchestra",
+    "arc": "ARC",
+}
+DECIDERS = {  # what decides a claim, by the word in the scoreboard's metrics
+    "models": "trained models",
+    "recorded": "recorded outcomes",
+    "scripted": "scripts in place of models",
+    "arithmetic": "arithmetic",
+    "none": "nothing here",
 }
 VERDICTS = {  # what became of a claim: key in the scoreboard's metrics, words for it
     "holds": "hold",
@@ -152,6 +170,7 @@ def front_page(reports: str | Path, repository: str | Path = ROOT) -> str:
         hero=by_name.get(SCOREBOARD, lessons[-1]),
         minute=summarize_lessons(lessons),
         claims=count_claims(counts),
+        losses=list_losses(counts),
         evidence_levels=summarize_evidence_levels(counts),
         replicated=lesson_metrics.describe_replication(reports / "metrics").replace("`", ""),
         profiles=group_by_profile(lessons),
@@ -198,8 +217,31 @@ def count_claims(metrics: dict[str, Any]) -> dict[str, Any] | None:
         "verdicts": [
             (verdict, words, metrics[keys[verdict]]) for verdict, words in VERDICTS.items()
         ],
+        "by_paper": _count_by_paper(metrics),
         "notes": _note_evidence(metrics),
     }
+
+
+def _count_by_paper(metrics: dict[str, Any]) -> list[tuple[str, str, list[int]]]:
+    """Paper, what decides, and the number of claims by verdict, for every pair that has claims."""
+    rows = []
+    for paper, paper_name in PAPERS_OF_CLAIMS.items():
+        for decider, decider_name in DECIDERS.items():
+            prefix = f"claims.{paper}.{decider}"
+            verdict_counts = [metrics.get(f"{prefix}.{verdict}", 0) for verdict in VERDICTS]
+            if any(verdict_counts):
+                rows.append((paper_name, decider_name, verdict_counts))
+    return rows
+
+
+def list_losses(metrics: dict[str, Any]) -> list[tuple[str, list[str]]]:
+    """What models and recorded outcomes refute: papers with the statements that do not hold."""
+    losses = []
+    for paper, paper_name in PAPERS_OF_CLAIMS.items():
+        statements = metrics.get(f"losses.{paper}")
+        if statements:
+            losses.append((paper_name, statements.split("\n")))
+    return losses
 
 
 def summarize_evidence_levels(metrics: dict[str, Any]) -> list[dict[str, Any]]:
@@ -236,9 +278,11 @@ def _note_evidence(metrics: dict[str, Any]) -> list[str]:
     """What a reader of the claim counts should know about the evidence behind them."""
     # A count of 0 needs no note.
     notes = []
-    scripted = metrics.get("claims.evidence.scripted")
+    scripted = metrics.get("claims.evidence.scripted.untestable")
     if scripted:
-        notes.append(f"{scripted} were decided by scripts in place of language models")
+        notes.append(
+            f"{scripted} that scripts would decide in place of language models count as not testable"
+        )
     arithmetic = metrics.get("claims.evidence.arithmetic")
     if arithmetic:
         notes.append(

@@ -144,7 +144,7 @@ def collect_metrics(verdicts: Sequence[Verdict]) -> dict[str, object]:
     for paper in PAPERS:
         losses = [v.claim.statement for v in select_losses(verdicts) if v.claim.paper == paper]
         if losses:
-            metrics[f"losses.{paper}"] = " ".join(losses)
+            metrics[f"losses.{paper}"] = "\n".join(losses)  # a line a statement
     for v in verdicts:
         metrics[f"claims.by_id.{v.claim.id}"] = v.verdict
     return metrics

@@ -15,6 +15,7 @@ from lib.reports import front_page as index
 from lib.reports import lesson
 from lib.reports.front_page import describe_commit, front_page
 from lib.reports.lesson import Lesson
+from lib.scoreboard import claim, metrics, summary_figure
 from lib.stats import Interval
 from lib.stats.verdicts import (
     EQUIVALENT,
@@ -36,9 +37,18 @@ CLAIMS = {
     "claims.equivalent": 2,
     "claims.not_open": 1,
 }
+COUNTS_BY_PAPER = {
+    "claims.corl.models.holds": 9,
+    "claims.corl.models.does_not_hold": 2,
+    "claims.corl.none.untestable": 16,
+    "claims.po.scripted.untestable": 3,
+    "claims.evidence.scripted.untestable": 3,
+}
+LOSSES = {"losses.corl": "CoRL is right more often.", "losses.arc": "Masks help.\nSo does SFT."}
 KNOWN = {
     "known.synthetic.above": "CoRL, low budget (0.92)",
     "known.synthetic.below": "ARC (-0.37)",
+    "known.synthetic.below_router": "ARC (-0.37 against 0.03)",
     "known.lab.not_open": "KO, students",
     "claims.evidence_level.synthetic.holds": 5,
     "claims.evidence_level.synthetic.not_open": 2,
@@ -130,7 +140,9 @@ def test_what_is_known_stands_before_anything_else_level_by_level_and_whether_it
     synthetic = (
         "In the synthetic environment with a known optimum so small that it can be computed "
     )
-    synthetic += "Beats the best fixed choice CoRL, low budget (0.92) Below it ARC (-0.37) "
+    synthetic += "Beats the best single choice CoRL, low budget (0.92) "
+    synthetic += "Loses to the best single choice ARC (-0.37) "
+    synthetic += "Loses to a plain router ARC (-0.37 against 0.03) "
     synthetic += "Directions that papers claim: 5 hold, 2 not open."
     lab = "In the lab small models and policies that are trained here "
     lab += "Not open: too little to gain for any method KO, students"
@@ -152,6 +164,41 @@ def test_what_is_known_stands_before_anything_else_level_by_level_and_whether_it
         "0.951 of 2,000 differences" in said
         and "Of 90 verdicts 0 turned round and 3 changed" in said
     )
+
+
+def test_claims_are_counted_by_paper_and_by_what_decides_them(reports, add):
+    add("10_scoreboard", **CLAIMS)
+    assert "decided by" not in front_page(reports, reports)
+    add("10_scoreboard", **CLAIMS, **COUNTS_BY_PAPER)
+    page = front_page(reports, reports)
+    rows = re.findall(r'<tr><th scope="row">([^<]+)</th><td>([^<]+)</td>(.*)</tr>', page)
+    counts = {(paper, by): re.findall(r">(\d+)<", cells) for paper, by, cells in rows}
+    assert counts == {
+        ("policy orchestration", "scripts in place of models"): list("000003"),
+        ("CoRL", "trained models"): list("920000"),
+        ("CoRL", "nothing here"): ["0", "0", "0", "0", "0", "16"],
+    }
+    assert "3 that scripts would decide" in words(page) and problems(page) == []
+
+
+def test_every_loss_is_named_under_its_paper_before_the_lessons(reports, add):
+    assert "do not hold here" not in front_page(reports, reports)
+    add("10_scoreboard", **CLAIMS, **LOSSES)
+    said = words(front_page(reports, reports))
+    named = "CoRL CoRL is right more often. ARC Masks help. So does SFT."
+    assert said.index("do not hold here") < said.index(named) < said.index("What was found")
+
+
+def test_papers_and_deciders_are_those_of_the_scoreboard():
+    assert index.PAPERS_OF_CLAIMS == claim.PAPERS
+    assert list(index.DECIDERS) == list(claim.EVIDENCE_KINDS)
+    words_of_shares = {
+        key.partition(".")[2]
+        for key in summary_figure.summarize_by_level(
+            summary_figure.measure_shares_won(metrics.read_metrics())
+        )
+    }
+    assert words_of_shares <= set(index.STANDING_LABELS)
 
 
 def test_numbers_of_a_smoke_run_are_called_no_results_wherever_they_stand(reports, add):
