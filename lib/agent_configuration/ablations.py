@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from lib.agent_configuration import experiment
+from lib.agent_configuration import experiment, results
 from lib.agent_configuration.variants import ARC, GRPO, SPARSE, UNDISCOUNTED, UNMASKED
 from lib.config import ConfigurationSettings, Params
 from lib.stats.ablation_comparison import Comparison, Measure
@@ -18,36 +18,62 @@ MEASURES = (REWARD, ACCURACY, TOKENS)
 ABLATED = (ARC, GRPO, UNMASKED, UNDISCOUNTED, SPARSE)
 
 
-def tests(params: Params, **folders) -> pd.DataFrame:
-    """Test every ablated variant, and ARC with the other encoder, on the kind that each policy learned from.
+def tests(params: Params, **where) -> pd.DataFrame:
+    """Train and test every ablated variant, on the kind that each policy learned from.
 
     Args:
-        params: `ablations.encoder` names the other encoder.
-        **folders: models and runs, as of `experiment.train_policies`.
+        params: All settings.
+        **where: Folders, as of `experiment.train_policies`.
 
     Returns:
         Rows as of `AgentConfigurationResults.tests`, with encoder and unit (the question).
     """
     settings = params.configuration
-    label = "training under other objectives"
-    tests_of_variants = experiment.train_policies(params, ABLATED, label=label, **folders)
-    usual_rows = _select_own_kind(tests_of_variants, settings.model, settings.encoder)
-    other_encoder = params.ablations.encoder
-    if other_encoder == settings.encoder:
-        return usual_rows
-    other_settings = ConfigurationSettings(**settings.model_dump() | {"encoder": other_encoder})
-    other_params = params.model_copy(update={"configuration": other_settings})
-    label = "training with another encoder"
-    tests_of_arc = experiment.train_policies(other_params, [ARC], label=label, **folders)
-    other_rows = _select_own_kind(tests_of_arc, settings.model, other_encoder)
-    return pd.concat([usual_rows, other_rows])
+    tested = experiment.train_policies(params, ABLATED, label="training under other objectives", **where)
+    return _select_own_kind(tested, settings.model, settings.encoder)
 
 
-def _select_own_kind(tests: pd.DataFrame, model: str, encoder: str) -> pd.DataFrame:
-    """Select the tests with a model's agents, of policies on the kind that they learned from."""
-    rows = tests[(tests["model"] == model) & (tests["only"] == tests["group"])]
-    unit = rows["group"].astype(str) + "/" + rows["prompt"].astype(str)
-    return rows.assign(encoder=encoder, unit=unit)
+def select_recorded_tests(rows: pd.DataFrame, params: Params) -> pd.DataFrame:
+    """The same tests from the results table of the recorded full run, which has more and longer trainings.
+
+    Args:
+        rows: The table.
+        params: The settings of the full run.
+
+    Returns:
+        Rows with encoder and unit (the question), as of `tests`.
+    """
+    own = rows[(rows["split"] == results.TEST) & (rows["style"] == results.OWN)]
+    unit = own["group"].astype(str) + "/" + own["item"].astype(str)
+    return own.assign(encoder=params.configuration.encoder, unit=unit)
+
+
+def test_encoders(params: Params, **where) -> pd.DataFrame:
+    """Train and test ARC with the lesson's encoder and with `ablations.encoder`.
+
+    Args:
+        params: All settings.
+        **where: Folders, as of `experiment.train_policies`.
+
+    Returns:
+        Rows as of `tests`.
+    """
+    settings = params.configuration
+    tables = []
+    for encoder in dict.fromkeys([settings.encoder, params.ablations.encoder]):
+        encoded = ConfigurationSettings(**settings.model_dump() | {"encoder": encoder})
+        encoded_params = params.model_copy(update={"configuration": encoded})
+        label = f"training with the encoder {encoder}"
+        tested = experiment.train_policies(encoded_params, [ARC], label=label, **where)
+        tables.append(_select_own_kind(tested, settings.model, encoder))
+    return pd.concat(tables)
+
+
+def _select_own_kind(rows: pd.DataFrame, model: str, encoder: str) -> pd.DataFrame:
+    """The tests with a model's agents, of policies on the kind that they learned from."""
+    own = rows[(rows["model"] == model) & (rows["only"] == rows["group"])]
+    unit = own["group"].astype(str) + "/" + own["prompt"].astype(str)
+    return own.assign(encoder=encoder, unit=unit)
 
 
 def table_4(params: Params, rows: pd.DataFrame) -> Comparison:
@@ -92,17 +118,12 @@ def reward(params: Params, rows: pd.DataFrame) -> Comparison:
 
 
 def encoders(params: Params, rows: pd.DataFrame) -> Comparison:
-    """The encoder of questions: the usual one, or another."""
-    arc_rows = rows[rows["method"] == "arc"]
-    arc_rows = arc_rows.assign(variant=arc_rows["encoder"])
-    usual_encoder = params.configuration.encoder
-    references = {}
-    for encoder in dict.fromkeys(arc_rows["variant"]):
-        if encoder != usual_encoder:
-            references[encoder] = usual_encoder
-    return _make_comparison(
-        params, "arc_encoders", "the encoder of questions", arc_rows, references
-    )
+    """What questions are read with; rows: of `test_encoders`."""
+    arc = rows[rows["method"] == "arc"]
+    frame = arc.assign(variant=arc["encoder"])
+    usual = params.configuration.encoder
+    references = {name: usual for name in dict.fromkeys(frame["variant"]) if name != usual}
+    return _make_comparison(params, "arc_encoders", "the encoder of questions", frame, references)
 
 
 def _compare(
@@ -113,23 +134,18 @@ def _compare(
     labels: Mapping[str, str],
     references: str | Mapping[str, str],
 ) -> Comparison:
-    """Compare methods under the usual encoder.
+    """Methods under the usual encoder.
 
     Args:
         params: All settings.
-        name: Name of the comparison.
+        name: Of the comparison.
         about: What is varied.
         rows: What `tests` returned.
-        labels: What tables call each method, in their order.
-        references: The label that all others are compared with, or for each label the one that it is compared with.
-
-    Returns:
-        The comparison.
+        labels: By method, in the order of the table.
+        references: The label that all others are compared with, or one for each.
     """
-    usual_rows = rows[rows["encoder"] == params.configuration.encoder]
-    tables = []
-    for method, label in labels.items():
-        tables.append(usual_rows[usual_rows["method"] == method].assign(variant=label))
+    usual = rows[rows["encoder"] == params.configuration.encoder]
+    tables = [usual[usual["method"] == method].assign(variant=labels[method]) for method in labels]
     if isinstance(references, str):
         references = {label: references for label in labels.values() if label != references}
     return _make_comparison(params, name, about, pd.concat(tables), references)

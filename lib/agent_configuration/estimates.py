@@ -7,13 +7,15 @@ gate.configuration.saving            share of the constant's cost that the best 
 gate.configuration.signal            reward of ARC above random choices: whether training finds anything
 arc.gain                             reward of ARC above the best constant per kind
 <method>.accuracy, .reward, .cost_usd, .tokens
-contrast.arc_<baseline>.accuracy and .reward
+contrast.arc_<baseline>.accuracy and .reward, of the first baselines also .cost_usd
 regret.<method>                      reward of the oracle above the method
 oracle.dominates                     whether no method is above the oracle on any question
 transfer.<kind>.<kind>.gap           accuracy on the second kind of what learned on the first, minus what learned there
 larger.gap                           accuracy of ARC's choices with larger agents minus with its own
 workflows.best.<kind>, .lead.<kind>  which workflow is best, and how far ahead of the next
 atoms.<name>.effect                  accuracy with the atom minus without; .effect_tokens likewise
+errors.<method>.configuration        share of a method's wrong answers that the configuration is to blame for
+<method>.workflow_entropy.<kind>     entropy of the workflows that the policy of a kind chooses, in bits
 arc.episodes, arc.seeds              episodes of each policy, and trainings
 """
 
@@ -37,9 +39,10 @@ from lib.agent_configuration.results import (
     TEST,
     TRAIN,
     compare_workflows,
+    measure_adaptation,
     none_wins_everywhere,
 )
-from lib.stats.ranges import UNIT, range_of_name
+from lib.stats.ranges import NONNEGATIVE, UNIT, range_of_name
 
 # Compared with ARC; the first were named before the run and are tested together.
 PRIMARY = ("by_kind", "best_constant", "bandit", "autoregressive", "mdp", "random")
@@ -69,6 +72,8 @@ def estimate_metrics(rows: pd.DataFrame) -> dict[str, Any]:
         | estimate_atoms(rows)
         | estimate_transfer(rows)
         | estimate_workflows(rows)
+        | estimate_workflow_entropy(rows)
+        | estimate_errors(rows)
         | estimate_larger_agents(rows)
         | count_training(rows)
     )
@@ -132,7 +137,10 @@ def estimate_contrasts(rows: pd.DataFrame) -> dict[str, Any]:
     for baseline in (*PRIMARY, *SECONDARY):
         if baseline not in present:
             continue
-        for column in ("correct", "reward"):
+        columns = ["correct", "reward"]
+        if baseline in PRIMARY:
+            columns.append("cost_usd")
+        for column in columns:
             difference = estimate_difference(tests, column, "arc", baseline)
             estimates[f"contrast.arc_{baseline}.{NAMES[column]}"] = difference
     estimates["arc.gain"] = estimate_difference(tests, "reward", "arc", "by_kind")
@@ -162,6 +170,21 @@ def decide_contrasts(estimates: Mapping[str, Any], column: str = "correct") -> p
         verdict=stats.verdict(frame, MARGINS[column]),
         significant_holm=significant.reindex(frame.index),
     )
+
+
+def collect_verdicts(estimates: Mapping[str, Any]) -> dict[str, str | float]:
+    """The verdict and the minimum detectable effect of every contrast, by metric key.
+
+    Args:
+        estimates: What `estimate_metrics` returned.
+    """
+    values: dict[str, str | float] = {}
+    for column in MARGINS:
+        for baseline, row in decide_contrasts(estimates, column).iterrows():
+            key = f"contrast.arc_{baseline}.{NAMES[column]}"
+            values[f"{key}_verdict"] = row["verdict"]
+            values[f"{key}_mde"] = float(row["mde"])
+    return values
 
 
 def estimate_oracle(rows: pd.DataFrame) -> dict[str, Any]:
@@ -223,6 +246,27 @@ def estimate_workflows(rows: pd.DataFrame) -> dict[str, Any]:
         estimates[f"workflows.best.{kind}"] = best
         estimates[f"workflows.lead.{kind}"] = _clip_to_range(lead, "correct")
     return estimates
+
+
+def estimate_workflow_entropy(rows: pd.DataFrame) -> dict[str, Any]:
+    """Entropy of the workflows that each of ARC's policies chooses before SFT, by kind, over seeds."""
+    arc = rows[rows["method"] == "arc_no_sft"]
+    estimates = {}
+    for (method, kind), runs in measure_adaptation(arc).groupby(["method", "group"], sort=False):
+        interval = stats.t_interval(runs["entropy"].to_numpy(), NONNEGATIVE)
+        estimates[f"{method}.workflow_entropy.{kind}"] = interval
+    return estimates
+
+
+def estimate_errors(rows: pd.DataFrame) -> dict[str, Any]:
+    """Of each method the share of its wrong answers that are the configuration's, by the rules of appendix I."""
+    tests = select_tests(rows)
+    wrong = tests[tests["error"] != ""]
+    if wrong.empty:
+        return {}
+    blamed = wrong.assign(configuration=(wrong["error"] == "configuration").astype(float))
+    shares = stats.mean(blamed, "configuration", "method")
+    return {f"errors.{method}.configuration": share for method, share in shares.iterrows()}
 
 
 def estimate_larger_agents(rows: pd.DataFrame) -> dict[str, Any]:

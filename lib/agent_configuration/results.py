@@ -286,18 +286,20 @@ def compute_gini(workflows: np.ndarray) -> float:
 
 
 def measure_adaptation(rows: pd.DataFrame) -> pd.DataFrame:
-    """Table 2 of ARC: workflows, entropy and Gini of the choices of each method and seed."""
+    """Table 2 of ARC: workflows, entropy and Gini of what each method and seed chooses for a kind of question."""
     tests = rows[(rows["split"] == TEST) & (rows["style"] == OWN)]
     measured = []
-    for (method, seed), of_run in tests.groupby(["method", "seed"], sort=False):
+    for (method, seed, kind), of_run in tests.groupby(["method", "seed", "group"], sort=False):
         workflows = of_run["workflow"].to_numpy()
         measured.append(
             {
                 "method": method,
                 "seed": seed,
+                "group": kind,
                 "workflows": count_unique(workflows),
                 "entropy": compute_entropy(workflows),
                 "gini": compute_gini(workflows),
             }
         )
-    return pd.DataFrame(measured)
+    columns = ["method", "seed", "group", "workflows", "entropy", "gini"]
+    return pd.DataFrame(measured, columns=columns)

@@ -56,7 +56,6 @@ _TRAINING_GAIN_KEYS = {  # what training gained in lessons whose lab runs may be
 }
 _WEAK_LESSONS = {  # why the lab runs of a lesson are weak, known before any of them
     "06_tool_orchestration": "trainings of 60 updates, on models of 150,000 weights",
-    "07_agent_configuration": "few trainings, judged by one try of a question",
 }
 # How long the policies of a lesson were trained, which a failure has to say: the metric, and its unit.
 _TRAINING_LENGTHS = {

@@ -25,6 +25,7 @@ def make_tests(rates: dict[str, float], seeds: dict[str, int]) -> pd.DataFrame:
                             "method": method, "seed": seed, "split": TEST, "style": OWN, "group": kind, "sample": 0,
                             "item": f"{kind} {number}", "correct": float(is_right), "reward": 5.0 * is_right - 0.1,
                             "cost_usd": 1e-6, "tokens_out": 10, "only": kind, "step": -1, "calls": 1,
+                            "workflow": ("direct", "reason")[number % 2], "error": "" if is_right else "reasoning",
                         }
                     )  # fmt: skip
     return pd.DataFrame(rows)
@@ -118,3 +119,35 @@ def test_the_best_workflow_of_each_kind_leads_the_next():
     assert found["workflows.best.chain"] == "reason"
     assert found["workflows.lead.chain"]["value"] == pytest.approx(0.4)
     assert found["workflows.none_wins_everywhere"] == "does not hold"
+
+
+def test_every_contrast_has_a_verdict_and_the_effect_that_it_could_have_told():
+    contrasts = estimates.estimate_contrasts(TESTS)
+    values = estimates.collect_verdicts(contrasts)
+    assert values["contrast.arc_random.reward_verdict"] == HOLDS
+    of_accuracy = {key.split(".")[1] for key in contrasts if key.endswith(".accuracy")}
+    keys = {
+        f"contrast.{name}.{column}" for name in of_accuracy for column in ("accuracy", "reward")
+    }
+    assert set(values) == {f"{key}_{end}" for key in keys for end in ("verdict", "mde")}
+    assert values["contrast.arc_bandit.accuracy_mde"] > 0
+
+
+def test_the_configuration_is_to_blame_for_its_share_of_wrong_answers():
+    rows = TESTS.copy()
+    wrong = rows.index[(rows["method"] == "random") & (rows["correct"] == 0)]
+    rows.loc[wrong[::4], "error"] = "configuration"
+    shares = estimates.estimate_errors(rows)
+    assert shares["errors.random.configuration"]["value"] == pytest.approx(0.25)
+    assert shares["errors.arc.configuration"]["value"] == 0
+    assert "errors.oracle.configuration" not in shares  # nothing of the oracle is wrong
+
+
+def test_the_entropy_of_workflows_is_that_of_the_policy_of_a_kind():
+    """Two workflows in turn on one kind are a bit; one workflow on each kind is none, however they differ."""
+    before = TESTS[TESTS["method"] == "arc"].assign(method="arc_no_sft")
+    chain = before["group"] == "chain"
+    before["workflow"] = np.where(chain, before["workflow"], "voting")
+    entropy = estimates.estimate_workflow_entropy(before)
+    assert entropy["arc_no_sft.workflow_entropy.chain"].value == pytest.approx(1.0)
+    assert entropy["arc_no_sft.workflow_entropy.hops"].value == 0
