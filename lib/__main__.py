@@ -128,7 +128,11 @@ def make_app() -> typer.Typer:
     for words, (module, help_line) in COMMANDS.items():
         group, _, name = words.rpartition(" ")
         owner = groups[group] if group else app
-        is_slow = group in ("train", "evaluate", "demonstrate")  # torch and TRL take seconds to import
+        is_slow = group in (
+            "train",
+            "evaluate",
+            "demonstrate",
+        )  # torch and TRL take seconds to import
         command = make_command(module, is_slow)
         owner.command(name, help=help_line, context_settings=PASS_ON)(command)
     return app

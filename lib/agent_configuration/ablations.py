@@ -29,7 +29,9 @@ def tests(params: Params, **where) -> pd.DataFrame:
         Rows as of `AgentConfigurationResults.tests`, with encoder and unit (the question).
     """
     settings = params.configuration
-    tested = experiment.train_policies(params, ABLATED, label="training under other objectives", **where)
+    tested = experiment.train_policies(
+        params, ABLATED, label="training under other objectives", **where
+    )
     return _select_own_kind(tested, settings.model, settings.encoder)
 
 

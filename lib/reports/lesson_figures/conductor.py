@@ -238,7 +238,7 @@ def summarize_weights(weights: pd.DataFrame) -> str:
 
 
 def tabulate_pretrained_test(rows: pd.DataFrame) -> pd.DataFrame:
-    """Means over the held-out replies of a pretrained model before and after training, with 95 % intervals over prompts.
+    """Means over held-out replies of a pretrained model before and after training, with 95 % intervals over prompts.
 
     Args:
         rows: The table of facts of `lib.conductor.pretrained_demonstration`.
