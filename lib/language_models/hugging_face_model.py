@@ -370,30 +370,9 @@ class HuggingFaceModel(ChatModel):
 
     def _make_reply(self, job: _Job) -> Reply:
         """Turn a finished sequence into a reply: text, tool calls, failure, tokens and cost."""
-        job.text.finish()
-        parsed = ParsedToolCalls(job.text.visible)
-        tools = select_tools(job.request)
-        if tools:
-            names = [tool["function"]["name"] for tool in tools]
-            parsed = parse_tool_calls(job.text.visible, names)
-
-        # Ids are new in their conversation. Mistral's templates want nine letters and digits.
-        num_earlier = sum(len(message.get("tool_calls") or ()) for message in job.request.messages)
-        calls = tuple(
-            ToolCall(f"call{num_earlier + index:05d}", name, arguments)
-            for index, (name, arguments) in enumerate(parsed.calls)
-        )
-        finish_reason = job.sequence.finish
-        if calls and finish_reason == "stop":
-            finish_reason = "tool_calls"
+        content = read_reply(job.text, job.request, job.sequence.finish, job.sequence.limit)
         return Reply(
-            text=parsed.text,
-            tool_calls=calls,
-            finish_reason=finish_reason,
-            tokens_reasoning=job.text.num_reasoning_tokens,
-            message=_make_message(parsed.text, calls, job.text.reasoning),
-            failure=_find_failure(job, parsed),
-            **self._account(len(job.prompt.ids), len(job.sequence.ids), job.started),
+            **content, **self._account(len(job.prompt.ids), len(job.sequence.ids), job.started)
         )
 
     def _fail(self, job: _Job, kind: str, detail: str) -> None:
@@ -429,6 +408,41 @@ def _derive_stream(request: ChatRequest, prompt_ids: Sequence[int]) -> np.uint64
     return seeds.key("generation", prompt_digest, request.sample, seed=request.seed)
 
 
+def read_reply(text: ReplyText, request: ChatRequest, finish: str, limit: int) -> dict[str, Any]:
+    """Read what a model wrote: text for the reader, tool calls, and why the reply cannot be used.
+
+    Args:
+        text: All tokens of the reply.
+        request: The conversation, with the tools that may be called.
+        finish: Why the reply ended: "stop" or "length".
+        limit: Tokens that it could have at the most.
+
+    Returns:
+        The fields of `Reply` that do not depend on who wrote it.
+    """
+    text.finish()
+    parsed = ParsedToolCalls(text.visible)
+    tools = select_tools(request)
+    if tools:
+        names = [tool["function"]["name"] for tool in tools]
+        parsed = parse_tool_calls(text.visible, names)
+
+    # Ids are new in their conversation. Mistral's templates want nine letters and digits.
+    num_earlier = sum(len(message.get("tool_calls") or ()) for message in request.messages)
+    calls = tuple(
+        ToolCall(f"call{num_earlier + index:05d}", name, arguments)
+        for index, (name, arguments) in enumerate(parsed.calls)
+    )
+    return {
+        "text": parsed.text,
+        "tool_calls": calls,
+        "finish_reason": "tool_calls" if calls and finish == "stop" else finish,
+        "tokens_reasoning": text.num_reasoning_tokens,
+        "message": _make_message(parsed.text, calls, text.reasoning),
+        "failure": _find_failure(text, request, finish, limit, parsed),
+    }
+
+
 def _make_message(text: str, calls: Sequence[ToolCall], reasoning: str) -> dict[str, Any]:
     """The reply as a message of OpenAI's API, ready to be appended to the conversation."""
     message: dict[str, Any] = {"role": "assistant", "content": text}
@@ -446,25 +460,19 @@ def _make_message(text: str, calls: Sequence[ToolCall], reasoning: str) -> dict[
     return message
 
 
-def _find_failure(job: _Job, parsed: ParsedToolCalls) -> Failure | None:
-    """Find out why a complete reply cannot be used.
-
-    Args:
-        job: The request, with its finished sequence.
-        parsed: Text and tool calls of the reply.
-
-    Returns:
-        The failure: truncated, malformed or empty; None for a usable reply.
-    """
-    if job.sequence.finish == "length":
-        num_reasoning = job.text.num_reasoning_tokens
+def _find_failure(
+    text: ReplyText, request: ChatRequest, finish: str, limit: int, parsed: ParsedToolCalls
+) -> Failure | None:
+    """Find out why a complete reply cannot be used: it is truncated, malformed or empty; None for a usable reply."""
+    if finish == "length":
+        num_reasoning = text.num_reasoning_tokens
         return Failure(
             "truncated",
-            f"cut off at {job.sequence.limit} tokens, {num_reasoning} of them reasoning; use a larger max_tokens",
+            f"cut off at {limit} tokens, {num_reasoning} of them reasoning; use a larger max_tokens",
         )
     if parsed.error:
         return Failure("malformed", parsed.error)
-    must_call = job.request.tool_choice not in (None, "auto", "none")
+    must_call = request.tool_choice not in (None, "auto", "none")
     if must_call and not parsed.calls:
         return Failure("malformed", "the reply calls no tool, though tool_choice requires it")
     if not parsed.text.strip() and not parsed.calls:

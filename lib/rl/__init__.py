@@ -6,7 +6,7 @@ Learning: `losses` has each formula once, `token_batch` turns episodes into tens
 them, `training_checkpoint` keeps what was trained, `controller_training` is the loop that systems share.
 Episodes: `generators` turn messages into tokens and contexts into turns, `rollout` alternates turns and replies,
 `call_protocol` is how a controller and experts talk, `expert_pool` asks experts and bills their calls, `transcript`
-splits an episode by who wrote what.
+splits an episode by who wrote what, `tool_conversation` has JSON calls in the form of a chat template.
 Besides: `budget_reward` is CoRL's reward, `sft_warmup` trains the protocol first, `seed_batched` runs networks of
 several seeds by one call, and `user_training` is a whole run on a user's own model and questions.
 """

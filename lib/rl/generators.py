@@ -35,8 +35,6 @@ from lib.rl.call_protocol import STOP_STRINGS
 VERSION = 1  # of the turns that controllers write
 LONGEST_LAB_TURN = 64  # tokens of a turn of a lab model
 BATCH_SIZE = 32  # contexts that an HFGenerator samples side by side, which is a matter of memory
-# A stop string is looked for in the text of so many tokens. In a byte-level tokenizer each character is one.
-_NUM_TAIL_TOKENS = 2 * max(map(len, STOP_STRINGS))
 
 
 class Generator(Protocol):
@@ -135,6 +133,7 @@ class HFGenerator:
     Attributes:
         end_token_ids: A turn ends at the first of them.
         pad_id: A token for padding where a trainer needs one; it is masked everywhere.
+        stop_strings: Texts that end a turn too.
         report_progress: Called with the numbers of finished turns and of all turns of a `write_turns`.
     """
 
@@ -148,6 +147,7 @@ class HFGenerator:
         max_response_tokens: int,
         preface: str = "",
         batch_size: int = BATCH_SIZE,
+        stop_strings: Sequence[str] = STOP_STRINGS,
     ) -> None:
         """
         Args:
@@ -157,6 +157,7 @@ class HFGenerator:
             max_response_tokens: Tokens of an expert's reply that it reads at the most.
             preface: What the system message says before it names the budget.
             batch_size: Contexts that are sampled side by side, at the most.
+            stop_strings: Texts that end a turn, beside the model's end tokens.
 
         Raises:
             ModelFolderError: The model names no end token or no window, or the tokenizer has no chat template.
@@ -170,6 +171,7 @@ class HFGenerator:
         self.max_response_tokens = max_response_tokens
         self.preface = preface
         self.batch_size = batch_size
+        self.stop_strings = tuple(stop_strings)
         self.report_progress: Callable[[int, int], None] = lambda num_finished, num_turns: None
 
         # peft's wrapper hides which arguments the network takes. Its layers are inside of the network all the same.
@@ -264,9 +266,13 @@ class HFGenerator:
             ) from error
 
     def _ends_in_stop_string(self, ids: Sequence[int]) -> bool:
-        # The stop string need not be the end of the text: some tokenizers join ">" with what follows.
-        tail = self.tokenizer.decode(ids[-_NUM_TAIL_TOKENS:])
-        return any(text in tail for text in STOP_STRINGS)
+        if not self.stop_strings:
+            return False
+        # In a byte-level tokenizer each character is a token. The stop string need not be the end of the text: some
+        # tokenizers join ">" with what follows.
+        num_tail_tokens = 2 * max(map(len, self.stop_strings))
+        tail = self.tokenizer.decode(ids[-num_tail_tokens:])
+        return any(text in tail for text in self.stop_strings)
 
 
 @contextmanager

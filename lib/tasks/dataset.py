@@ -351,7 +351,7 @@ def _load_tau2(name: str, split: str | None) -> Dataset:
     items = list_items(load_domain(name), split)
     note = (
         "A task is solved by an agent that talks to a user and calls tools; tau2's own evaluator judges it: "
-        f"`python -m lib evaluate toolorchestra --tasks {PREFIX}{name}`."
+        f"`python -m lib evaluate toolorchestra --tasks {PREFIX}{name}`, and `train` in place of `evaluate`."
     )
     return Dataset(f"{PREFIX}{name}", tuple(items), "", (note,))
 

@@ -45,8 +45,14 @@
     evaluate_command       prompted orchestrators: pilot study, preference benchmark, office tasks with a user
     pilot_study            tables of both, with self-enhancement and other-enhancement
     service_command        the same with --tasks tau2:retail: customer service with functions, and with models
-    service_episodes       conversations of an agent, a user and tools that change a database
     service_results        pass^k and pass@k, dollars, and a table that routers read
+    service_train_command  the training with --tasks tau2:retail
+    service_training       its episodes, rewards and evaluation
+    service_policy         the policy as the agent, its turns kept as tokens
+    service_episodes       conversations of an agent, a user and tools that change a database, shared by both
+    service_prompts        what agent and experts read
+    service_plan           what conversations may cost
+    service_options        options, tasks and models that both commands share
 
 The trainer, generators and rollouts are shared with CoRL: `lib.rl`.
 """

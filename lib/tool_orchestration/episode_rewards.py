@@ -24,6 +24,7 @@ from lib.tool_orchestration.rewards import FilteredRollouts
 from lib.tool_orchestration.tool_environment import ToolEpisode
 
 Decode = Callable[[Sequence[int]], str]
+MakeRows = Callable[[Sequence[Any], Sequence[str]], pd.DataFrame]
 
 
 def make_vectors(
@@ -97,7 +98,7 @@ def select_samples(
         Samples for the trainer, and what the filters left out.
     """
     is_malformed = np.array([episode.num_malformed > 0 for episode in episodes])
-    is_answered = np.array([_has_answer(episode) for episode in episodes])
+    is_answered = np.array([episode.has_answer for episode in episodes])
     filtered = rewards.filter_rollouts(episode_rewards, groups, is_malformed, is_answered, min_std)
 
     samples = []
@@ -110,17 +111,13 @@ def select_samples(
     return samples, filtered
 
 
-def _has_answer(episode: ToolEpisode) -> bool:
-    """Return whether the episode ended in an answer, marked by tags or, for example, boxed."""
-    return episode.answer is not None or episode.has_marked_answer
-
-
 def make_update_data(
     episodes: Sequence[ToolEpisode],
     groups: np.ndarray,
     tools: Sequence[str],
     min_std: float,
     step: int,
+    make_rows: MakeRows | None = None,
 ) -> UpdateData:
     """Reward the episodes of one update, and select those that are learned from.
 
@@ -132,10 +129,11 @@ def make_update_data(
         tools: Names of all tools, in the order of outcome and preference vectors.
         min_std: Groups whose rewards deviate less are left out.
         step: Number of the update.
+        make_rows: Makes a row per episode; None for `make_episode_rows`.
 
     Returns:
-        Samples for the trainer; a row per episode, with the columns of `make_episode_rows`, step, rollout_group and
-        reward; and by filter how many episodes it left out.
+        Samples for the trainer; a row per episode, with step, rollout_group and reward beside the columns of
+        make_rows; and by filter how many episodes it left out.
     """
     scored = np.flatnonzero([not math.isnan(episode.correct) for episode in episodes])
     scored_episodes = [episodes[index] for index in scored]
@@ -153,7 +151,7 @@ def make_update_data(
             "unanswered": filtered.unanswered,
             "agreeing": filtered.agreeing,
         }
-    rollouts = make_episode_rows(episodes, tools)
+    rollouts = (make_rows or make_episode_rows)(episodes, tools)
     rollouts = rollouts.assign(step=step, rollout_group=groups, reward=episode_rewards)
     return UpdateData(samples, rollouts, counts)
 
@@ -217,7 +215,7 @@ def _describe_outcome(episode: ToolEpisode) -> dict[str, Any]:
         "truncated": episode.num_truncated,
         "unusable": sum(_is_unusable(reply) for reply in episode.replies),
         "shortened": episode.num_shortened,
-        "answered": float(_has_answer(episode)),
+        "answered": float(episode.has_answer),
     }
 
 

@@ -39,14 +39,14 @@ class Assignment:
     Attributes:
         work: A question or an office task.
         menu: The tools that may be called, with prices and latencies.
-        preference: What the user cares for.
+        preference: What the user cares for; None where nothing is said of it, as in customer service.
         outage: Number of the call from which on the tool that is called first fails; 0 for never.
         dialogue: What the user says first, and keeps back until asked; None where the user says all at once.
     """
 
     work: Item | Task
     menu: ToolMenu
-    preference: UserPreference
+    preference: UserPreference | None = None
     outage: int = 0
     dialogue: UserDialogue | None = None
 

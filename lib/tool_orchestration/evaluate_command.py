@@ -58,6 +58,7 @@ from lib.rl.user_training.experts import (
     measure_calls,
     select_models,
 )
+from lib.rl.user_training.options import add_set_option
 from lib.rl.user_training.training import run_command
 from lib.tasks import Item
 from lib.tasks.scorers import SCORERS, Scorer, make_scorer
@@ -144,13 +145,9 @@ def read_options(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--out", required=True, type=Path, metavar="DIR")
     parser.add_argument("--profile", choices=config.PROFILES, default="paper")
     parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        dest="changes",
-        help="change a setting of tools, or add a model by llm.models.NAME={...}; may be repeated",
+    add_set_option(
+        parser,
+        "change a setting of tools, or add a model by llm.models.NAME={...}; may be repeated",
     )
     return parser.parse_args(argv)
 

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,23 +30,28 @@ import pandas as pd
 from lib import config
 from lib.config import LLMSettings, ParamsError
 from lib.experiment import artifacts
-from lib.language_models.local_models import open_local
 from lib.llm.cost_estimate import PlannedCalls, announce_costs
 from lib.llm.cost_ledger import BudgetExceeded
 from lib.llm.errors import LLMError
-from lib.llm.open_models import export_recording, open_models
 from lib.recorded_outcomes.user_tables import get_prompts_path
-from lib.rl.expert_pool import ExpertPool
 from lib.rl.user_training.experts import change_params, check_names, select_models
+from lib.rl.user_training.options import add_set_option
 from lib.rl.user_training.training import run_command
-from lib.tasks import Item, load
-from lib.tasks.tau2_bench import PREFIX
+from lib.tasks import Item
 from lib.tasks.tau2_bench import VERSION as TASKS_VERSION
 from lib.tool_orchestration import service_episodes, service_results
+from lib.tool_orchestration.episode_specs import Assignment
 from lib.tool_orchestration.make_tasks_command import split_names
-from lib.tool_orchestration.service_episodes import EXPERT_PREFIX, ConversationRunner, ServiceTeam
+from lib.tool_orchestration.service_episodes import ConversationRunner, ServiceTeam
+from lib.tool_orchestration.service_options import (
+    add_service_options,
+    check_numbers,
+    load_tasks,
+    open_pool,
+)
+from lib.tool_orchestration.service_plan import plan_episodes
+from lib.tool_orchestration.service_prompts import EXPERT_PREFIX, make_menu
 
-RECORDING = "service"  # name of the recording and of the spending limit under --out
 FUNCTIONS = "functions"
 MODELS = "models"
 SETTINGS = {FUNCTIONS: "functions", MODELS: "functions and models"}
@@ -82,13 +86,7 @@ def read_options(argv: Sequence[str] | None = None) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add(
-        "--tasks",
-        required=True,
-        type=split_names,
-        metavar="tau2:DOMAIN,...",
-        help="tau2:retail, tau2:airline, tau2:telecom, one or more",
-    )
+    add_service_options(parser)
     add("--model", required=True, type=split_names, metavar="A,B", help="agents, each by itself")
     add(
         "--experts",
@@ -97,7 +95,6 @@ def read_options(argv: Sequence[str] | None = None) -> argparse.Namespace:
         metavar="C,D",
         help="models that an agent may ask; default: none, so that there is one setting",
     )
-    add("--user", required=True, metavar="NAME", help="the model that plays the user")
     add(
         "--setting",
         choices=("both", FUNCTIONS, MODELS),
@@ -107,28 +104,12 @@ def read_options(argv: Sequence[str] | None = None) -> argparse.Namespace:
     add("--split", help="train, test or base (all that scores are published on); default: base")
     add("--limit", type=int, metavar="N", help="tasks of each domain at the most, drawn at random")
     add("--samples", type=int, default=1, metavar="K", help="trials of a task; default: 1")
-    add("--turns", type=int, default=50, metavar="N", help="of agent and user; default: 50")
     add("--parallel", type=int, default=8, metavar="N", help="conversations at once; default: 8")
     add("--temperature", type=float, help="of all models; default: each model's own")
-    add(
-        "--max-usd",
-        required=True,
-        type=float,
-        metavar="USD",
-        help="spending limit of all runs with this --out together; 0 where no call is paid for",
-    )
-    add("--plan-only", action="store_true", help="print the costs and end")
     add("--out", required=True, type=Path, metavar="DIR")
     add("--profile", choices=config.PROFILES, default="paper")
     add("--seed", type=int, default=0, help="of --limit and of the models; default: 0")
-    add(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        dest="changes",
-        help="add a model by llm.models.NAME={...}, or change one; may be repeated",
-    )
+    add_set_option(parser, "add a model by llm.models.NAME={...}, or change one; may be repeated")
     return parser.parse_args(argv)
 
 
@@ -172,16 +153,15 @@ def read_inputs(options: argparse.Namespace) -> ServiceInputs:
         ParamsError: A number or a name that cannot be.
         TaskError: The tasks cannot be read, for example since tau2-bench is not installed.
     """
-    check_numbers(options)
+    check_numbers(options, ("limit", "samples", "turns", "parallel"))
+    if options.temperature is not None and not 0 <= options.temperature <= 2:
+        raise ParamsError(f"--temperature {options.temperature}: give a number from 0 to 2")
     teams = list_teams(options)
     params = change_params(config.load(options.profile), "tools", options.changes)
     check_names(params.llm, [*options.model, *options.experts, options.user])
     items = []
     notes = []
-    for source in options.tasks:
-        if not source.startswith(PREFIX):
-            raise ParamsError(f"--tasks {source}: name a domain as {PREFIX}retail")
-        dataset = load(source, split=options.split, limit=options.limit, seed=options.seed)
+    for dataset in load_tasks(options.tasks, options.split, options.limit, options.seed):
         items += dataset.items
         notes += dataset.notes[1:]  # the first says how tasks are tried, which this command does
     llm = params.llm.model_copy(update={"max_usd": options.max_usd, "cassette": "record"})
@@ -192,18 +172,6 @@ def read_inputs(options: argparse.Namespace) -> ServiceInputs:
             "Agent and user are greedy, so that trials of a task may be alike; --temperature 1 makes them differ."
         )
     return ServiceInputs(options, llm, tuple(items), teams, tuple(notes))
-
-
-def check_numbers(options: argparse.Namespace) -> None:
-    """Raise ParamsError for a number that cannot be."""
-    for name in ("limit", "samples", "turns", "parallel"):
-        value = getattr(options, name)
-        if value is not None and value < 1:
-            raise ParamsError(f"--{name} {value}: give a whole number from 1 on")
-    if not 0 <= options.max_usd < math.inf:
-        raise ParamsError(f"--max-usd {options.max_usd}: give US dollars, 0 or more")
-    if options.temperature is not None and not 0 <= options.temperature <= 2:
-        raise ParamsError(f"--temperature {options.temperature}: give a number from 0 to 2")
 
 
 def list_teams(options: argparse.Namespace) -> tuple[tuple[str, ServiceTeam], ...]:
@@ -288,7 +256,7 @@ def describe_costs(inputs: ServiceInputs, rows: pd.DataFrame) -> str:
     planned: list[PlannedCalls] = []
     for _, team in inputs.teams:
         items = [item for item, _ in list_remaining(inputs, team, rows)]
-        planned += service_episodes.plan_episodes(
+        planned += plan_episodes(
             inputs.llm, team, items, num_samples=1, max_turns=inputs.options.turns
         )
     # The limit has another name on the command line.
@@ -334,25 +302,19 @@ def run_trials(inputs: ServiceInputs, rows: pd.DataFrame) -> pd.DataFrame:
     options = inputs.options
     folder = options.out
     artifacts.write_json(folder / "settings.json", make_settings(inputs))
-    models = open_models(
-        inputs.llm, inputs.asked_names, RECORDING, folder, folder, open_local=open_local()
-    )
-    model_by_expert = {name: name for name in inputs.asked_names}  # called by the same names
-    try:
-        with ExpertPool(models, model_by_expert, options.temperature, tells_rules=False) as pool:
-            for setting, team in inputs.teams:
-                runner = ConversationRunner(
-                    pool, inputs.llm, team, options.turns, options.temperature, options.seed
-                )
-                remaining = list_remaining(inputs, team, rows)
-                for start in range(0, len(remaining), options.parallel):
-                    episodes = runner.run(remaining[start : start + options.parallel])
-                    rows = add_rows(folder, rows, episodes, team, setting)
-                    num_done = min(start + options.parallel, len(remaining))
-                    print(f"{team.label}: {num_done} of {len(remaining)} trials", flush=True)
-    finally:
-        # Replies are kept where the run is stopped too, so that none is paid for twice.
-        export_recording(inputs.llm, RECORDING, folder)
+    with open_pool(inputs.llm, inputs.asked_names, folder, options.temperature) as pool:
+        for setting, team in inputs.teams:
+            runner = ConversationRunner(pool, inputs.llm, team, options.turns, options.temperature)
+            menu = make_menu(team.experts)
+            remaining = list_remaining(inputs, team, rows)
+            for start in range(0, len(remaining), options.parallel):
+                trials = remaining[start : start + options.parallel]
+                assignments = [Assignment(item, menu) for item, _ in trials]
+                samples = [sample for _, sample in trials]
+                episodes = runner.run(assignments, samples, options.seed)
+                rows = add_rows(folder, rows, episodes, team, setting)
+                num_done = min(start + options.parallel, len(remaining))
+                print(f"{team.label}: {num_done} of {len(remaining)} trials", flush=True)
     return rows
 
 

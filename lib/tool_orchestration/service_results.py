@@ -66,7 +66,7 @@ def make_row(
         "expert_cost_usd": episode.expert_cost_usd,
         "user_cost_usd": episode.user_cost_usd,
         "ending": episode.ending,
-        "turns": episode.agent_turns,
+        "turns": episode.turns["agent"],
         "calls": sum(episode.counts.values()),
         "expert_calls": sum(episode.counts.get(name, 0) for name in experts),
         "errors": episode.environment.num_errors,

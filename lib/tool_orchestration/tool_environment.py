@@ -79,6 +79,11 @@ class ToolEpisode(rollout.Episode):
         """The question or office task, with its menu and user."""
         return self.task
 
+    @property
+    def has_answer(self) -> bool:
+        """Whether it ends in an answer, marked by tags or, for example, boxed."""
+        return self.answer is not None or self.has_marked_answer
+
     @cached_property
     def office(self) -> Database:
         """The database of an office task, a copy for this episode alone."""

@@ -11,11 +11,15 @@ model, the best one on the training questions, a random one, and an oracle; and 
 only and for accuracy only. The orchestrator's own tokens are free, since it runs on your own machine. The report, all
 tables, the checkpoint and the trained model lie under --out, and so do the replies (toolorchestra.jsonl). Run the same
 command again to go on after Ctrl-C or a spending limit.
+
+With --tasks tau2:retail (or tau2:airline, tau2:telecom) the orchestrator serves customers of tau2-bench, who are played
+by a model: `python -m lib train toolorchestra --tasks tau2:retail --help`.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
@@ -569,7 +573,13 @@ def describe_learning(rollouts: pd.DataFrame, learning: pd.DataFrame) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; a mistake in the input ends it with one line of explanation and the exit code 2."""
-    return run_command(read_options(argv), train)
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    # Tasks that a user and a database belong to are another training, with options of its own.
+    if any(argument.partition("=")[0] == "--tasks" for argument in arguments):
+        from lib.tool_orchestration import service_train_command
+
+        return service_train_command.main(arguments)
+    return run_command(read_options(arguments), train)
 
 
 if __name__ == "__main__":

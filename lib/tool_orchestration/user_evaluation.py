@@ -76,7 +76,7 @@ def compute_rewards(
     start_by_number = start.set_index("number")
     preferences = np.stack(start_by_number.loc[numbers, "p"])
     start_vectors = np.stack(start_by_number.loc[numbers, "m"])
-    values, scores = _score_vectors(vectors, numbers, preferences, start_vectors)
+    values, scores = score_vectors(vectors, numbers, preferences, start_vectors)
 
     ends = np.cumsum([len(start), len(trained)])
     start_rewards, trained_rewards, try_rewards = np.split(values, ends)
@@ -112,7 +112,7 @@ def make_tool_vectors(tries: pd.DataFrame, tools: Sequence[str]) -> np.ndarray:
     )
 
 
-def _score_vectors(
+def score_vectors(
     vectors: np.ndarray, numbers: np.ndarray, preferences: np.ndarray, start_vectors: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Compute the reward of the training and the score of the paper's benchmark for each answer.

@@ -9,7 +9,7 @@ from lib.llm.cost_ledger import BudgetExceeded
 from lib.llm.open_models import ChatModels
 from lib.routers import evaluate_command as router_command
 from lib.tasks.tau2_bench import explain_absence
-from lib.tool_orchestration import evaluate_command, service_command
+from lib.tool_orchestration import evaluate_command, service_options
 from tests.budgeted_routing.small_systems import FunctionModel
 from tests.tasks.tau2_bench import gold_team
 
@@ -50,7 +50,7 @@ def programs(monkeypatch):
     def open_models(llm, names, *_, **__):
         return ChatModels({name: FunctionModel(name, answer, "endpoint") for name in names})
 
-    monkeypatch.setattr(service_command, "open_models", open_models)
+    monkeypatch.setattr(service_options, "open_models", open_models)
 
 
 def run(out, *options: str, tasks: str = "tau2:retail", team=TEAM) -> int:
@@ -125,7 +125,7 @@ def test_where_the_money_is_spent_what_was_finished_is_kept(tmp_path, capsys, mo
         return gold_team.answer(name, request)
 
     monkeypatch.setattr(
-        service_command,
+        service_options,
         "open_models",
         lambda llm, names, *_, **__: ChatModels(
             {name: FunctionModel(name, spend, "endpoint") for name in names}

@@ -13,7 +13,8 @@ from lib.llm.open_models import ChatModels
 from lib.rl.expert_pool import ExpertPool
 from lib.rl.user_training.experts import change_params
 from lib.tasks.tau2_bench import explain_absence
-from lib.tool_orchestration import service_episodes
+from lib.tool_orchestration import service_episodes, service_plan, service_prompts
+from lib.tool_orchestration.episode_specs import Assignment
 from lib.tool_orchestration.service_episodes import ConversationRunner, ServiceTeam
 from tests.budgeted_routing.small_systems import FunctionModel
 from tests.tasks.tau2_bench import gold_team
@@ -37,7 +38,9 @@ def hold(answer, items, experts=(), max_turns=30, samples=(0,)):
     team = ServiceTeam("agent", "user", tuple(experts))
     with ExpertPool(ChatModels(models), {name: name for name in models}, 0.0) as pool:
         runner = ConversationRunner(pool, make_llm(), team, max_turns)
-        return runner.run([(item, sample) for item in items for sample in samples])
+        menu = service_prompts.make_menu(experts)
+        assignments = [Assignment(item, menu) for item in items for _ in samples]
+        return runner.run(assignments, list(samples) * len(items))
 
 
 def pick(source: str, *numbers: int):
@@ -66,8 +69,8 @@ def test_a_team_that_carries_out_the_gold_actions_solves_the_tasks(source):
     assert {episode.ending for episode in episodes} == {"user"}
     for episode in episodes:
         # A cent is ten replies of the agent; what the user costs is apart.
-        assert episode.cost_usd == pytest.approx(1e-3 * episode.agent_turns)
-        assert episode.user_cost_usd == pytest.approx(1e-3 * episode.user_turns)
+        assert episode.cost_usd == pytest.approx(1e-3 * episode.turns["agent"])
+        assert episode.user_cost_usd == pytest.approx(1e-3 * episode.turns["user"])
 
 
 def test_the_agent_reads_the_policy_and_the_user_the_scenario():
@@ -80,10 +83,10 @@ def test_the_agent_reads_the_policy_and_the_user_the_scenario():
     hold(answer, pick("tau2:telecom", 3))
     agent, user = requests["agent"], requests["user"]
     assert "<main_policy>" in agent.messages[0]["content"]
-    assert agent.messages[1]["content"] == service_episodes.GREETING
+    assert agent.messages[1]["content"] == service_prompts.GREETING
     assert "You have some tools" in user.messages[0]["content"]
     assert len(agent.tools) == 13 and len(user.tools) == 30
-    assert user.messages[1] == {"role": "user", "content": service_episodes.GREETING}
+    assert user.messages[1] == {"role": "user", "content": service_prompts.GREETING}
 
 
 def test_an_agent_may_ask_a_model_which_reads_policy_and_conversation():
@@ -149,7 +152,7 @@ def test_a_conversation_without_end_is_wrong():
         return Reply("Anything else?" if name == "agent" else "Yes.", name, "endpoint")
 
     (episode,) = hold(chat, pick("tau2:retail", 0), max_turns=4)
-    assert (episode.correct, episode.ending, episode.user_turns) == (0.0, "turns", 4)
+    assert (episode.correct, episode.ending, episode.turns["user"]) == (0.0, "turns", 4)
 
 
 def test_a_user_who_ends_before_the_work_is_done_finds_it_undone():
@@ -173,13 +176,13 @@ def test_several_calls_of_one_reply_are_all_carried_out():
         return Reply("", name, "endpoint", calls)
 
     (episode,) = hold(call_twice, pick("tau2:retail", 0))
-    results = [m["content"] for m in episode.agent_messages if m["role"] == "tool"]
+    results = [m["content"] for m in episode.messages["agent"] if m["role"] == "tool"]
     assert len(results) == 2 and "#W2378156" in results[0] and "not found" in results[1]
 
 
 def test_planned_calls_are_an_upper_bound():
     items = pick("tau2:retail", 0, 1)
     team = ServiceTeam("agent", "user", ("expert",))
-    agent, user, expert = service_episodes.plan_episodes(make_llm(), team, items, 2, 30)
+    agent, user, expert = service_plan.plan_episodes(make_llm(), team, items, 2, 30)
     assert (agent.calls, user.calls, expert.calls) == (120, 120, 120)
     assert agent.tokens_out == 120 * 100 and agent.tokens_in > user.tokens_in > 0

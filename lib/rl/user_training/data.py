@@ -62,6 +62,7 @@ def load_questions(options: argparse.Namespace) -> Dataset:
     if str(options.data).startswith(TAU2_PREFIX) and not options.scorer:
         raise TaskError(
             f"{options.data} has conversations that a database is judged after, and here answers are scored; "
+            f"`python -m lib train toolorchestra --tasks {options.data}` learns from them, and "
             f"`python -m lib evaluate toolorchestra --tasks {options.data}` tries models on them"
         )
     if not dataset.scorer:

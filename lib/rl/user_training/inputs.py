@@ -78,7 +78,7 @@ def read_inputs(options: argparse.Namespace, section: str, experts_key: str) -> 
         ScorerError: There is no such scorer.
     """
     # What is wrong with the command line is said before anything is opened that costs time or money.
-    _check_model_folder(options.model)
+    check_model_folder(options.model)
     dataset = load_questions(options)
     judges = list_judges(dataset.scorer)
     if not judges:
@@ -101,7 +101,8 @@ def read_inputs(options: argparse.Namespace, section: str, experts_key: str) -> 
     return RunInputs(options, params, dataset.notes, questions, experts, judges, llm)
 
 
-def _check_model_folder(folder: Path) -> None:
+def check_model_folder(folder: Path) -> None:
+    """Raise ParamsError where a folder holds no model."""
     if not (folder / "config.json").is_file():
         raise ParamsError(f"{folder} holds no model: there is no config.json in it")
 

@@ -41,7 +41,7 @@ def make_parser(system: str, description: str, examples: str) -> argparse.Argume
     parser = argparse.ArgumentParser(
         prog=f"python -m lib train {system}",
         description=description,
-        epilog=f"examples:\n{examples}\n{SEVERAL_PROCESSES.format(system=system)}",
+        epilog=write_epilog(system, examples),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     questions = parser.add_argument_group("model and questions")
@@ -60,8 +60,13 @@ def make_parser(system: str, description: str, examples: str) -> argparse.Argume
     )
     add_data_options(questions)
     add_run_options(parser.add_argument_group("the run"))
-    _add_memory_options(parser.add_argument_group("memory"))
+    add_memory_options(parser.add_argument_group("memory"))
     return parser
+
+
+def write_epilog(system: str, examples: str) -> str:
+    """The end of the help: command lines to copy, and how several processes are started."""
+    return f"examples:\n{examples}\n{SEVERAL_PROCESSES.format(system=system)}"
 
 
 def add_data_options(group: argparse._ArgumentGroup) -> None:
@@ -96,7 +101,7 @@ def add_data_options(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--max-test",
-        type=_read_count,
+        type=read_count,
         default=MAX_TEST_QUESTIONS,
         metavar="N",
         help="held-out questions that are asked at the most, and training questions that baselines learn from; "
@@ -117,24 +122,28 @@ def add_run_options(group: argparse._ArgumentGroup) -> None:
         "--profile", choices=config.PROFILES, default="paper", help="default: %(default)s"
     )
     group.add_argument(
-        "--updates", type=_read_count, metavar="N", help="of the model; default: the profile's"
+        "--updates", type=read_count, metavar="N", help="of the model; default: the profile's"
     )
     group.add_argument(
-        "--batch", type=_read_count, metavar="N", help="episodes per update; default: the profile's"
+        "--batch", type=read_count, metavar="N", help="episodes per update; default: the profile's"
     )
     group.add_argument("--seed", type=int, default=0, help="default: %(default)s")
-    group.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        dest="changes",
-        help="change a setting of the system such as learn.kl=0.01, or add a model, such as "
+    add_set_option(
+        group,
+        "change a setting of the system such as learn.kl=0.01, or add a model, such as "
         "'llm.models.mine={backend: hugging_face, model: FOLDER, price_in: 1e-7, price_out: 2e-7}'; may be repeated",
     )
 
 
-def _add_memory_options(group: argparse._ArgumentGroup) -> None:
+def add_set_option(group: argparse._ActionsContainer, meaning: str) -> None:
+    """Add --set, which changes parameters (`experts.change_params`); meaning: what it can change, for --help."""
+    group.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", dest="changes", help=meaning
+    )
+
+
+def add_memory_options(group: argparse._ArgumentGroup) -> None:
+    """Add how the model is held in memory."""
     group.add_argument(
         "--dtype",
         choices=DTYPES,
@@ -143,7 +152,7 @@ def _add_memory_options(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--lora",
-        type=_read_count,
+        type=read_count,
         metavar="RANK",
         help="train low-rank adapters instead of all weights; the start model is then no second copy",
     )
@@ -203,7 +212,7 @@ def _read_share(text: str) -> float:
     return share
 
 
-def _read_count(text: str) -> int:
+def read_count(text: str) -> int:
     try:
         count = int(text)
     except ValueError:

@@ -1,0 +1,301 @@
+"""ToolOrchestra's training on customer service (tau2-bench): episodes, rewards, and the evaluation on held-out tasks.
+
+An episode is a conversation of the evaluation (`service_episodes`) whose agent is the policy. Each has a menu of models
+at drawn prices and latencies, and a drawn preference, which the policy reads. tau2's evaluator says whether it is
+correct; the reward is ToolOrchestra's (`rewards`): M_norm . P for a correct episode, else 0, with the outcome vector
+
+    M = [questions to each model, correct, -US dollars, -seconds]
+
+normalized within the rollouts of one task. The domain's functions are offered always, for they are the task. Left out:
+how the run is begun and what it leaves, which is `service_train_command`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from lib.config import ToolSettings
+from lib.experiment import seeds
+from lib.experiment.evaluation import TEST_SEED
+from lib.rl.controller_training import UpdateData
+from lib.rl.user_training.processes import ProcessShare
+from lib.rl.user_training.training import TrainingOutcome, average_rollouts
+from lib.tasks import Item
+from lib.tool_orchestration import episode_rewards, episode_specs, service_results
+from lib.tool_orchestration.episode_specs import Assignment
+from lib.tool_orchestration.service_episodes import (
+    ConversationRunner,
+    ServiceEpisode,
+    ServiceTeam,
+)
+from lib.tool_orchestration.service_policy import PolicyAgent
+from lib.tool_orchestration.service_prompts import EXPERT_PREFIX
+from lib.tool_orchestration.tool_menu import Offer, ToolMenu
+from lib.tool_orchestration.user_evaluation import DRAWN_USERS, score_vectors
+
+VERSION = 1  # of the draws and the tables
+POLICY = "policy"  # the agent's name in tables
+ALONE = "alone: "  # before the name of a model that serves customers by itself
+
+
+@dataclass
+class ServiceTraining:
+    """Collects the training episodes of a policy that serves customers, and evaluates it on held-out tasks.
+
+    Attributes:
+        train: Tasks to learn from.
+        test: Tasks that nothing learns from.
+        runner: Holds conversations; its team has the user and the experts.
+        policy: The agent that is trained.
+        settings: Settings of ToolOrchestra.
+        offers: Every expert at its usual price and latency, by the name of its tool.
+        share: The part of the work of this process.
+        groups: Number of tasks of an update in this process; a group is the rollouts of one task.
+        seed: Seed of the run.
+    """
+
+    train: Sequence[Item]
+    test: Sequence[Item]
+    runner: ConversationRunner
+    policy: PolicyAgent
+    settings: ToolSettings
+    offers: Mapping[str, Offer]
+    share: ProcessShare
+    groups: int
+    seed: int
+
+    @property
+    def tools(self) -> tuple[str, ...]:
+        """Names of the tools that ask experts, in the order of outcome and preference vectors."""
+        return tuple(self.offers)
+
+    def collect_episodes(self, step: int) -> UpdateData:
+        """Collect the episodes of one update: random tasks with menus and preferences, each in several rollouts.
+
+        Args:
+            step: Number of the update, which seeds all random draws.
+
+        Returns:
+            Samples for the trainer, a row per episode, and counts: means over episodes, how many were learned from,
+            and how many each filter left out.
+        """
+        settings = self.settings
+        update_seed = (self.seed * 10**6 + step) * 1_000 + self.share.rank
+        rng = seeds.rng("toolorchestra", "service tasks", seed=update_seed)
+        indices = rng.integers(len(self.train), size=self.groups)
+        items = [self.train[index] for index in indices]
+        drawn = episode_specs.draw_assignments(items, self.offers, self.tools, settings.spread, rng)
+        assignments = [assignment for assignment in drawn for _ in range(settings.rollouts)]
+
+        # No two episodes of a run have the same number, so that users and experts reply to each anew.
+        num_episodes = len(assignments)
+        first_number = (step * self.share.num_processes + self.share.rank) * num_episodes
+        numbers = range(first_number, first_number + num_episodes)
+        self.policy.temperature = settings.temperature
+        episodes = self.runner.run(assignments, numbers, update_seed)
+        data = episode_rewards.make_update_data(
+            episodes,
+            np.repeat(np.arange(self.groups), settings.rollouts),  # (episodes,)
+            self.tools,
+            settings.least_deviation,
+            step,
+            make_training_rows,
+        )
+        counts = {f"left_out_{name}": count for name, count in data.counts.items()}
+        num_learned_from = counts.pop("left_out_kept")
+        summary = average_rollouts(data.rollouts) | {"learned_from": num_learned_from} | counts
+        return UpdateData(data.samples, data.rollouts, summary)
+
+    def draw_test_assignments(self) -> list[Assignment]:
+        """Draw a menu and a preference for each held-out task, the same before and after training."""
+        rng = seeds.rng("toolorchestra", "service test", seed=self.seed)
+        return episode_specs.draw_assignments(
+            self.test, self.offers, self.tools, self.settings.spread, rng
+        )
+
+    def evaluate_controller(self, method: str, role: str) -> pd.DataFrame:
+        """Evaluate the policy on the held-out tasks.
+
+        Args:
+            method: Name of the policy, such as before or after training.
+            role: Its role in the results table.
+
+        Returns:
+            A row per task, with the columns of `make_training_rows`, number, condition, method, role and reward.
+        """
+        self.policy.temperature = self.settings.test_temperature
+        return self._evaluate(self.runner, self.draw_test_assignments(), method, role)
+
+    def evaluate_baselines(self, start: pd.DataFrame) -> pd.DataFrame:
+        """Let every expert serve the customers of the held-out tasks by itself, with the domain's functions.
+
+        It is paid for at the price of the task's menu, where it is on it.
+
+        Args:
+            start: Rows of the policy before training; not read.
+
+        Returns:
+            A row per expert and task, as of `evaluate_controller`.
+        """
+        tables = []
+        for tool in self.tools:
+            expert = tool.removeprefix(EXPERT_PREFIX)
+            team = ServiceTeam(expert, self.runner.team.user)
+            runner = replace_agent(self.runner, team)
+            # The preference scores it; it is told the policy of the domain only.
+            drawn = self.draw_test_assignments()
+            alone = [Assignment(a.work, ToolMenu(())) for a in drawn]
+            rows = self._evaluate(runner, alone, ALONE + expert, "expert", drawn)
+            tables.append(rows)
+        return pd.concat(tables, ignore_index=True)
+
+    def _evaluate(
+        self,
+        runner: ConversationRunner,
+        assignments: Sequence[Assignment],
+        method: str,
+        role: str,
+        priced: Sequence[Assignment] | None = None,
+    ) -> pd.DataFrame:
+        """Hold one conversation about each held-out task of this process.
+
+        Args:
+            runner: Has the agent.
+            assignments: Of all held-out tasks.
+            method: Name of the agent in the table.
+            role: Its role in the results table.
+            priced: Assignments whose menus say what the agent itself costs, and whose preferences count.
+
+        Returns:
+            A row per task.
+        """
+        numbers = self.share.take(range(len(assignments)))
+        chosen = [assignments[number] for number in numbers]
+        episodes = runner.run(chosen, [0] * len(chosen), TEST_SEED + self.seed)
+        if priced is not None:
+            for number, episode in zip(numbers, episodes, strict=True):
+                reprice(episode, priced[number], f"{EXPERT_PREFIX}{runner.team.agent}")
+        rows = make_training_rows(episodes, self.tools)
+        return rows.assign(
+            number=numbers,
+            condition=DRAWN_USERS,
+            method=method,
+            role=role,
+            reward=rows["correct"],
+            spoken=[write_transcript(episode) for episode in episodes],
+        )
+
+
+def replace_agent(runner: ConversationRunner, team: ServiceTeam) -> ConversationRunner:
+    """A runner of the same models and limits for another team, whose agent is a model of llm.models."""
+    return ConversationRunner(runner.pool, runner.llm, team, runner.max_turns, runner.temperature)
+
+
+def reprice(episode: ServiceEpisode, assignment: Assignment, tool: str) -> None:
+    """Count what a model that served a customer alone costs at the price of a menu, for the user of that menu.
+
+    Args:
+        episode: Of the model.
+        assignment: Has the menu and the preference.
+        tool: Name of the tool that asks the model; where it is not on the menu, the price is its own.
+    """
+    episode.assignment = assignment
+    if tool in assignment.menu.names:
+        offer = assignment.menu.offer(tool)
+        episode.cost_usd *= offer.cost_usd
+        episode.seconds *= offer.seconds
+
+
+def make_training_rows(episodes: Sequence[ServiceEpisode], tools: Sequence[str]) -> pd.DataFrame:
+    """Make one row per episode.
+
+    Args:
+        episodes: Episodes that have ended.
+        tools: Names of the tools that ask experts, in the order of outcome and preference vectors.
+
+    Returns:
+        A row per episode, with the columns of `service_results.make_row` and
+        difficulty                  of the task
+        turns, written              turns and tokens of the policy
+        malformed, answered         1 where a call cannot be read; 1 where the conversation came to its end
+        failed, failures            whether a reply was lost, which leaves the episode out of all scores
+        truncated, shortened        replies of experts at their limit; 0, for nothing is shortened
+        chosen, offered             names of the called tools, and of the experts on the menu
+        m, p                        outcome vector and preference vector, over `tools` and three objectives
+    """
+    vectors, preferences = episode_rewards.make_vectors(episodes, tools)
+    rows = []
+    for episode, vector, preference in zip(episodes, vectors, preferences, strict=True):
+        row = service_results.make_row(episode, POLICY, "", tools)
+        del row["model"], row["setting"], row["score"]
+        is_failed = bool(episode.failure)
+        row |= {
+            "difficulty": episode.item.difficulty,
+            "turns": episode.context.num_turns if episode.context else episode.turns["agent"],
+            "written": sum(episode.mask),
+            "malformed": episode.num_malformed,
+            "answered": float(episode.has_answer),
+            "failed": is_failed,
+            "failures": int(is_failed),
+            "truncated": episode.num_truncated,
+            "shortened": 0,
+            "chosen": sorted(episode.counts),
+            "offered": list(episode.assignment.menu.names),
+            "m": vector.tolist(),
+            "p": preference.tolist(),
+        }
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def write_transcript(episode: ServiceEpisode) -> str:
+    """Write a conversation as segments (writer, text, cost), as JSON, for the report."""
+    segments: list[tuple[str, str, float]] = []
+    names_by_call: dict[str, str] = {}
+    for message in episode.messages["agent"]:
+        text = message.get("content") or ""
+        if message["role"] == "tool":
+            segments.append((names_by_call[message["tool_call_id"]], text, 0.0))
+            continue
+        for call in message.get("tool_calls") or ():
+            function = call["function"]
+            names_by_call[call["id"]] = function["name"]
+            text = f"{text}\n{function['name']}({function['arguments']})".lstrip("\n")
+        writer = {"system": "prompt", "assistant": "controller"}.get(message["role"], "user")
+        segments.append((writer, text, 0.0))
+    return json.dumps(segments)
+
+
+def reward_methods(outcome: TrainingOutcome) -> TrainingOutcome:
+    """Reward all conversations about the held-out tasks: the policy's before and after training, and the experts'.
+
+    The reward is that of the training: questions, outcome, dollars and seconds are normalized over all conversations
+    about the same task, and weighed by the task's preference.
+
+    Args:
+        outcome: Of the training.
+
+    Returns:
+        The outcome with the columns reward and score, which is that of the paper's benchmark.
+    """
+    tables = [outcome.start, outcome.trained, outcome.baselines]
+    rows = pd.concat(tables, ignore_index=True)
+    start_vectors = outcome.start.set_index("number")["m"]
+    values, scores = score_vectors(
+        np.stack(rows["m"]),
+        rows["number"].to_numpy(),
+        np.stack(rows["p"]),
+        np.stack(start_vectors.loc[rows["number"]]),
+    )
+    rows = rows.assign(reward=values, score=scores)
+    ends = np.cumsum([len(table) for table in tables])
+    start, trained, baselines = (
+        rows.iloc[end - len(table) : end].reset_index(drop=True)
+        for table, end in zip(tables, ends, strict=True)
+    )
+    return replace(outcome, start=start, trained=trained, baselines=baselines)
