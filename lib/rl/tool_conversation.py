@@ -19,6 +19,7 @@ Left out: what calls lead to, and call forms that are no JSON (`lib.language_mod
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -47,6 +48,7 @@ You can call these functions. Each line is one of them, with its parameters as a
 To call one, end your message with its name and arguments as JSON, in this form:
 {example}
 What it returns comes back inside <tool_response></tool_response>."""
+_QUOTED_GREETING = "You have begun the conversation with: {text}"
 _EXAMPLE = format_hermes_call("FUNCTION", '{"PARAMETER": "VALUE"}')
 _QUESTION = {"role": "user", "content": "Hello"}
 _PROBE = "blue-penguin"  # a text that no template holds
@@ -98,6 +100,8 @@ class ToolConversation:
 
     Attributes:
         is_plain: Whether calls have the plain form, for want of a form of the chat template.
+        quotes_greeting: Whether what the model says before any user stands in the system message, since the template
+            wants a user to begin.
         stop_strings: Texts that end a turn, beside the end tokens: a model that was not trained to call tools would
             write the results itself.
     """
@@ -123,11 +127,8 @@ class ToolConversation:
         self._name = name
 
         self.is_plain = False
-        try:
-            self._try_form()
-        except PromptError:
-            self.is_plain = True
-            self._try_form()
+        self.quotes_greeting = False
+        self._choose_form()
         self.stop_strings = (HERMES_CLOSE,) if self.is_plain else ()
 
     def encode_opening(
@@ -145,11 +146,16 @@ class ToolConversation:
         Raises:
             PromptError: The template cannot show the conversation.
         """
-        if not self.is_plain:
-            return self._renderer.render(ChatRequest(messages, tools=tools))
         system, *following = messages
-        content = f"{system['content']}\n\n{write_instruction(tools)}"
-        return self._renderer.render(ChatRequest([{**system, "content": content}, *following]))
+        system_texts = [system["content"]]
+        if self.is_plain:
+            system_texts.append(write_instruction(tools))
+            tools = ()
+        if self.quotes_greeting and following[0]["role"] == "assistant":
+            greeting = following.pop(0)
+            system_texts.append(_QUOTED_GREETING.format(text=greeting["content"]))
+        system = {**system, "content": "\n\n".join(system_texts)}
+        return self._renderer.render(ChatRequest([system, *following], tools=tools))
 
     def encode_messages(self, messages: Sequence[Message], last_id: int) -> RenderedPrompt:
         """Encode what others say after a turn of the model, up to where it writes its next one.
@@ -214,6 +220,19 @@ class ToolConversation:
                 f"the chat template of {self._name} shows no end of a turn, so that nothing can follow it"
             )
         return after_probe[end.start() :]
+
+    def _choose_form(self) -> None:
+        """Take the first form that the template can show; raises PromptError where there is none."""
+        reasons = []
+        for is_plain, quotes_greeting in itertools.product((False, True), repeat=2):
+            self.is_plain = is_plain
+            self.quotes_greeting = quotes_greeting
+            try:
+                self._try_form()
+                return
+            except PromptError as error:
+                reasons.append(error)
+        raise reasons[-1]
 
     def _try_form(self) -> None:
         """Raise PromptError where the template cannot show a conversation with tools in the present form."""

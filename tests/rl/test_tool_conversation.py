@@ -43,6 +43,11 @@ THINKING_TEMPLATE = TOOL_TEMPLATE.replace(
     "{%- if message.role == 'assistant' and loop.last %}<think>\n\n</think>\n{% endif %}{{ message.content }}",
     1,
 )
+# As Gemma's: no system role, no tools, and a user begins.
+USER_FIRST_TEMPLATE = (
+    "{% if messages[0].role == 'assistant' %}{{ raise_exception('a user begins') }}{% endif %}"
+    + NO_SYSTEM_TEMPLATE
+)
 NO_CONVERSATION = "{{ raise_exception('a single message only') }}"
 TEMPLATES = {
     "its own form": (TOOL_TEMPLATE, False),
@@ -50,6 +55,7 @@ TEMPLATES = {
     "reasoning": (THINKING_TEMPLATE, False),
     "no tools": (CHATML, True),
     "no system role": (NO_SYSTEM_TEMPLATE, True),
+    "a user begins": (USER_FIRST_TEMPLATE, True),
     "calls as XML": (XML_TEMPLATE, True),
     "no role of results": (NO_TOOL_ROLE, True),
 }
@@ -112,6 +118,16 @@ def test_the_model_reads_tools_messages_and_results(name):
         "The user says"
         in conversation.encode_messages([{"role": "user", "content": "The user says"}], end_id).text
     )
+
+
+@pytest.mark.parametrize("template", [TOOL_TEMPLATE, CHATML, USER_FIRST_TEMPLATE])
+def test_the_model_reads_its_greeting_also_where_a_user_must_begin(template):
+    conversation, _, _ = make_conversation(template)
+    assert conversation.quotes_greeting == (template == USER_FIRST_TEMPLATE)
+    system, question = MESSAGES
+    greeting = {"role": "assistant", "content": "How can I help?"}
+    opening = conversation.encode_opening([system, greeting, question], [TOOL]).text
+    assert opening.index("How can I help?") < opening.index("Where is W1?")
 
 
 @pytest.mark.parametrize("name", TEMPLATES)

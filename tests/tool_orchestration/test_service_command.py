@@ -168,7 +168,9 @@ def test_tasks_of_another_kind_are_refused(tmp_path, capsys):
 def test_questions_cannot_be_made_of_tasks_and_the_other_option_is_named(tmp_path, capsys):
     command = ["--data", "tau2:retail", "--experts", "small,large", "--orchestrators", "small"]
     assert evaluate_command.main([*command, *MODELS, "--out", str(tmp_path)]) == 2
-    assert "`python -m lib evaluate toolorchestra --tasks tau2:retail`" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    for verb in ("train", "evaluate"):
+        assert f"`python -m lib {verb} toolorchestra --tasks tau2:retail`" in error
 
 
 def test_help_shows_examples(capsys):
