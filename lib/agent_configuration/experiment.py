@@ -25,6 +25,7 @@ from lib.agent_configuration.atoms import read_library
 from lib.agent_configuration.cost_plan import announce_experiment, announce_questions
 from lib.agent_configuration.jobs import (
     ATOM_EFFECTS,
+    CONSTANTS,
     DECLARED_SET,
     GREEDY_SEARCH,
     POLICY_CHOICES,
@@ -33,6 +34,7 @@ from lib.agent_configuration.jobs import (
     RANDOM_CHOICES,
     TRAINING,
     make_choices_job,
+    make_constants_job,
     make_jobs,
     select_trainings,
 )
@@ -82,6 +84,7 @@ _WORK = {
     RANDOM_CHOICES: search_jobs.choose_at_random,
     ATOM_EFFECTS: search_jobs.try_atoms,
     POLICY_CHOICES: search_jobs.try_policy_choices,
+    CONSTANTS: search_jobs.check_constants,
     TRAINING: training_job.run_training,
 }
 
@@ -141,10 +144,13 @@ def run(
     _check_inputs(context, settings)
     jobs = make_jobs(params, compared, models)
     trainings = select_trainings(jobs)
-    stages = [Stage(label, jobs, work)]
+    last_jobs = [make_constants_job(params, models, jobs)]
     if trainings:
-        choices = make_choices_job(params, models, trainings)
-        stages.append(Stage("choices of trained policies", [choices], work))
+        last_jobs.append(make_choices_job(params, models, trainings))
+    stages = [
+        Stage(label, jobs, work),
+        Stage("constants and choices of trained policies", last_jobs, work),
+    ]
     keep_replies = partial(export_recording, params.llm, NAME, CASSETTES)
     costs = announce_experiment(params, compared, len(read_library(context.inputs["atoms"])))
     finished = run_stages(stages, context, keep_replies, costs)

@@ -13,7 +13,12 @@ from typing import Any
 import pandas as pd
 
 from lib.agent_configuration import experiment, results
-from lib.agent_configuration.jobs import make_choices_job, make_jobs, select_trainings
+from lib.agent_configuration.jobs import (
+    make_choices_job,
+    make_constants_job,
+    make_jobs,
+    select_trainings,
+)
 from lib.agent_configuration.variants import VARIANTS
 from lib.agent_configuration.workbench import RUNS
 from lib.config import Params
@@ -33,7 +38,8 @@ def list_jobs(params: Params) -> list[Job]:
     """List every job of the experiment: searches, trainings, and the choices of all policies for the oracle."""
     models = Path(checkpoints.MODELS)
     jobs = make_jobs(params, VARIANTS, models)
-    return [*jobs, make_choices_job(params, models, select_trainings(jobs))]
+    constants = make_constants_job(params, models, jobs)
+    return [*jobs, constants, make_choices_job(params, models, select_trainings(jobs))]
 
 
 def make_rows(params: Params) -> pd.DataFrame:

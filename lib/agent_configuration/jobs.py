@@ -2,7 +2,8 @@
 
 First the declared set of configurations, greedy search, prompted policies and prompt optimizers, random choices and the
 effects of atoms; beside them a training for each variant and seed, with one policy for each kind of question. Last a
-job that tries every choice of every trained policy on all test questions, for the oracle.
+job that tests the best of what was searched, and one that tries every choice of every trained policy on all test
+questions, for the oracle.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ RANDOM_CHOICES = "random choices"
 ATOM_EFFECTS = "effects of atoms"
 TRAINING = "training"
 POLICY_CHOICES = "choices of trained policies"
+CONSTANTS = "constants"
 
 # Fields of the settings that each kind of job reads besides the common ones; of a training see `list_training_fields`.
 COMMON_FIELDS = ("model", "tiers", "temperature", "reward", "test_items")
@@ -65,6 +67,7 @@ FIELDS = {
     RANDOM_CHOICES: (),
     ATOM_EFFECTS: ("dev_items",),
     POLICY_CHOICES: (),
+    CONSTANTS: (),
 }
 _SEARCHES = (DECLARED_SET, GREEDY_SEARCH, PROMPTED_POLICIES, PROMPT_OPTIMIZERS)
 
@@ -120,6 +123,13 @@ def make_choices_job(params: Params, models: Path, trainings: Sequence[sweep.Job
     decided_by = make_settings(params, models, POLICY_CHOICES, COMMON_FIELDS)
     inputs = {job.label: job.key for job in trainings}
     return sweep.Job("choices", decided_by | {"inputs": inputs})
+
+
+def make_constants_job(params: Params, models: Path, jobs: Sequence[sweep.Job]) -> sweep.Job:
+    """Make the job that tests the best configurations of the searches among these jobs."""
+    decided_by = make_settings(params, models, CONSTANTS, COMMON_FIELDS)
+    searches = [job for job in jobs if job.settings["job"] in (DECLARED_SET, GREEDY_SEARCH)]
+    return sweep.Job("constants", decided_by | {"inputs": {job.label: job.key for job in searches}})
 
 
 def select_trainings(jobs: Sequence[sweep.Job]) -> list[sweep.Job]:

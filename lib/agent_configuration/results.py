@@ -7,7 +7,9 @@
     workflows the best configuration of each workflow (method), chosen on training questions, on test questions
     gate      what choosing for each question gains on dev questions, before anything is trained
     atoms     an episode with an atom (style) or without
-    train     mean reward and accuracy of an update (step), by kind
+    train     mean reward, accuracy and use of tools of an update (step), by kind
+    shares    ARC's training in parts (step): how often each workflow was chosen (calls), and how it did
+    labels    what each training question (step) wants, by all configurations that were tried on it
 
 Methods that are trained have a row per seed; what is searched or prompted has one.
 """
@@ -18,12 +20,19 @@ import numpy as np
 import pandas as pd
 
 from lib import stats
-from lib.agent_configuration import atom_effects, baselines
+from lib.agent_configuration import atom_effects, baselines, embeddings
 from lib.agent_configuration.action_space import WORKFLOWS
+from lib.agent_configuration.baselines import GRID, SAMPLED
 from lib.agent_configuration.experiment import AgentConfigurationResults
-from lib.agent_configuration.search import BASE
-from lib.agent_configuration.search_jobs import GREEDY, GRID, SAMPLED
-from lib.agent_configuration.variants import DPO, NAMED, NO_SFT, UNTRAINED, label_method
+from lib.agent_configuration.questions import questions
+from lib.agent_configuration.variants import (
+    ARC,
+    DPO,
+    NAMED,
+    NO_SFT,
+    UNTRAINED,
+    label_method,
+)
 from lib.config import Params
 from lib.llm import reply_shares
 from lib.stats.verdicts import FAILS, HOLDS, UNDECIDED
@@ -31,14 +40,17 @@ from lib.stats.verdicts import FAILS, HOLDS, UNDECIDED
 SYSTEM = "configuration"  # of the results table
 # Values of `split`.
 TEST, BY_WORKFLOW, GATE, ATOMS, TRAIN = "test", "workflows", "gate", "atoms", "train"
+SHARES, LABELS = "shares", "labels"
 OWN, OTHER, LARGER = "own kind", "other kind", "larger agents"  # values of `style` of test rows
 PROMPTED = ("zero_shot", "few_shot")
 _CONSTANTS = ("base", "grid", "greedy", "random", "best_constant", "by_kind")
-_TRAIN_COLUMNS = ["correct", "reward", "cost_usd", "tokens_out"]
+_TRAIN_COLUMNS = ["correct", "reward", "cost_usd", "tokens_out", "used"]
+NUM_PARTS = 16  # of a training, in which shares of workflows are counted
 _KEPT_COLUMNS = [
     "method", "seed", "split", "style", "group", "item", "sample", "step", "correct", "reward", "cost_usd", "seconds",
     "tokens_in", "tokens_out", "calls", "used", "allocated", "turns", "cut", "cut_by_model", "failures", "lost_calls",
-    "workflow", "atoms", "digest", "only", "error", "failed", "lost_choice", "key", "prompt",
+    "workflow", "atoms", "digest", "only", "error", "failed", "lost_choice", "key", "prompt", "best_tools",
+    "best_budget",
 ]  # fmt: skip
 
 
@@ -74,15 +86,24 @@ def make_rows(results: AgentConfigurationResults, params: Params) -> pd.DataFram
     atoms = results.atoms.rename(columns={"atom": "style"}).assign(
         split=ATOMS, method=ATOMS, seed=0
     )
-    tables = [tests, make_workflow_rows(results.tried), gate, atoms]
+    tables = [
+        tests,
+        make_workflow_rows(results.tried),
+        gate,
+        atoms,
+        make_label_rows(results.tried),
+    ]
     if len(results.rollouts):
         tables.append(make_training_rows(results.rollouts))
+        tables.append(make_share_rows(results.rollouts))
     rows = pd.concat(tables, ignore_index=True)
     if "item" not in rows:
         rows["item"] = ""
     question = rows["group"].astype(str) + "/" + rows["prompt"].astype(str)
     rows["item"] = rows["item"].where(rows["item"].notna() & (rows["item"] != ""), question)
-    words = ("style", "only", "error", "workflow", "atoms", "digest", "key", "prompt")
+    words = (
+        "style", "only", "error", "workflow", "atoms", "digest", "key", "prompt", "best_tools", "best_budget",
+    )  # fmt: skip
     for name in words:
         rows[name] = rows[name].fillna("") if name in rows else ""
     rows["step"] = rows["step"].fillna(-1).astype(int) if "step" in rows else -1
@@ -103,7 +124,7 @@ def find_role(method: str) -> str:
 
 
 def make_test_rows(results: AgentConfigurationResults, params: Params) -> pd.DataFrame:
-    """Test rows of every method, of the constants that are chosen on training questions, and of the oracle."""
+    """Test rows of every method, and of the oracle."""
     settings = params.configuration
     tried, tests = results.tried, results.tests
     only = tests["only"].fillna("") if "only" in tests else pd.Series("", index=tests.index)
@@ -111,24 +132,12 @@ def make_test_rows(results: AgentConfigurationResults, params: Params) -> pd.Dat
     style = np.where(tests["model"] != settings.model, LARGER, np.where(is_own, OWN, OTHER))
     tests = tests.assign(style=style, only=only)
 
-    declared = tried[tried["set"].isin([GRID, SAMPLED, GREEDY])]
-    is_base = (tried["digest"] == BASE.digest) & (tried["set"] == SAMPLED)
-    constants = {
-        "base": tried[is_base & (tried["split"] == "test")],
-        "grid": baselines.select_constant_per_kind(declared, GRID),
-        "greedy": baselines.select_constant_per_kind(declared, GREEDY),
-        "best_constant": baselines.select_constant(declared),
-        "by_kind": baselines.select_constant_per_kind(declared),
-    }
-    named = [rows.assign(method=name, style=OWN) for name, rows in constants.items()]
-    everybody = pd.concat([tests, *named], ignore_index=True)
-
     # The oracle takes, afterwards, the best of all that was tried or chosen on the first sample.
     first_sample = tried[tried["split"] == "test"]
-    own_rows = everybody[everybody["style"] == OWN]
+    own_rows = tests[tests["style"] == OWN]
     oracle = baselines.select_oracle(first_sample, own_rows[own_rows["reward"].notna()])
     oracle = oracle.assign(method="oracle", style=OWN, seed=0)
-    rows = pd.concat([everybody, oracle], ignore_index=True)
+    rows = pd.concat([tests, oracle], ignore_index=True)
     return rows.assign(split=TEST, seed=rows["seed"].fillna(0).astype(int))
 
 
@@ -144,14 +153,66 @@ def make_workflow_rows(tried: pd.DataFrame) -> pd.DataFrame:
 
 
 def make_training_rows(rollouts: pd.DataFrame) -> pd.DataFrame:
-    """Means over the episodes of each update and kind, and how many episodes were played."""
-    key = ["method", "seed", "only", "step"]
+    """Means over the episodes of each update and kind, and how many episodes were played (calls)."""
+    return _average_episodes(rollouts, ["method", "seed", "only", "step"]).assign(split=TRAIN)
+
+
+def make_share_rows(rollouts: pd.DataFrame) -> pd.DataFrame:
+    """Of each part of ARC's training how many episodes had a workflow (calls), and their means."""
+    arc = rollouts[rollouts["method"] == ARC.name]
+    num_steps = arc["step"].max() + 1
+    parts = arc.assign(step=arc["step"] * NUM_PARTS // num_steps)
+    shares = _average_episodes(parts, ["method", "seed", "only", "step", "workflow"])
+    return shares.assign(split=SHARES)
+
+
+def _average_episodes(rollouts: pd.DataFrame, key: list[str]) -> pd.DataFrame:
+    """Means of groups of episodes, and how many they are (calls)."""
     grouped = rollouts.groupby(key, sort=False)
     means = grouped[_TRAIN_COLUMNS].mean().reset_index()
     means["calls"] = grouped.size().to_numpy()
     means["tokens_out"] = means["tokens_out"].round().astype(int)
-    return means.assign(
-        split=TRAIN, style="", group=means["only"], item=means["step"].astype(str), prompt=""
+    return means.assign(style="", group=means["only"], item=means["step"].astype(str), prompt="")
+
+
+def make_label_rows(tried: pd.DataFrame) -> pd.DataFrame:
+    """What each training question wants, for the table of encoders; step is its number among those of its kind."""
+    sampled = tried[(tried["split"] == "train") & (tried["set"] == SAMPLED)]
+    wanted = embeddings.label_questions(sampled)
+    return pd.DataFrame(
+        {
+            "split": LABELS,
+            "method": LABELS,
+            "style": "",
+            "seed": 0,
+            "group": wanted["group"],
+            "step": wanted.groupby("group").cumcount(),
+            "workflow": wanted["workflow"],
+            "best_tools": wanted["tools"],
+            "best_budget": wanted["budget"],
+            "item": wanted.index.astype(str),
+        }
+    )
+
+
+def read_labels(rows: pd.DataFrame) -> pd.DataFrame:
+    """What `embeddings.label_questions` gives, from the results table, which has numbers in place of questions."""
+    labels = rows[rows["split"] == LABELS]
+    prompts = []
+    steps = []
+    for kind, number in zip(labels["group"], labels["step"], strict=True):
+        question = questions(kind, "train", int(labels["step"].max()) + 1)[number]
+        prompts.append(question.prompt)
+        steps.append(float(len(question.worked_solution.split(" ; "))))
+    return pd.DataFrame(
+        {
+            "prompt": prompts,
+            "group": labels["group"].to_numpy(),
+            "steps": steps,
+            "workflow": labels["workflow"].to_numpy(),
+            "tools": labels["best_tools"].to_numpy(),
+            "budget": labels["best_budget"].to_numpy(),
+        }
     )
 
 

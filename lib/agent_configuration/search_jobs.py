@@ -12,12 +12,14 @@ import pandas as pd
 from lib.agent_configuration import (
     action_space,
     atom_effects,
+    baselines,
     prompt_optimizers,
     prompted_baseline,
     search,
 )
 from lib.agent_configuration.action_space import WORKFLOWS, Configuration
 from lib.agent_configuration.agent_system import ConfiguredQuestion, read_configurations
+from lib.agent_configuration.baselines import GREEDY, GRID, SAMPLED
 from lib.agent_configuration.cost_plan import GREEDY_ROUNDS
 from lib.agent_configuration.prompt_optimizers import (
     CONVERSATION,
@@ -35,8 +37,6 @@ from lib.tasks import Item
 NUM_EXAMPLES = 10  # configurations that are tried for the examples of a prompt
 CONFIGURATIONS_AT_ONCE = 7  # of the declared set, that are tried side by side
 GREEDY_NUMBER = 10_000  # of the first end of a greedy search, among the numbers of the declared set
-# Sets of configurations.
-GRID, SAMPLED, GREEDY = "grid", "sampled", "greedy"
 # Splits of the table `tried`, and the sample of each: what is chosen on one sample is scored on the other.
 SPLITS = {
     "train": ("train", 0),
@@ -252,6 +252,29 @@ def choose_at_random(bench: ConfigurationWorkbench, run: JobRun) -> None:
     ]
     tests = bench.test_configurations(items, configurations, bench.settings.model)
     run.write_table("tests", tests.assign(method="random", seed=run.seed, failed=0.0))
+
+
+# Constants -----------------------------------------------------------------------------------------
+
+
+def check_constants(bench: ConfigurationWorkbench, run: JobRun) -> None:
+    """Test the best configurations of the searches once more, to see why their wrong answers are wrong."""
+    folders = [run.input_folder(label) for label in run.settings["inputs"]]
+    tried = pd.concat([artifacts.read_parquet(folder / "tried.parquet") for folder in folders])
+    items = bench.items("test", bench.settings.test_items)
+    tables = []
+    for method, rows in baselines.select_constants(tried).items():
+        by_question = dict(
+            zip(
+                zip(rows["key"], rows["prompt"], strict=True),
+                read_configurations(rows),
+                strict=True,
+            )
+        )
+        configurations = [by_question[item.id, item.prompt] for item in items]
+        tests = bench.test(items, configurations, bench.settings.model)
+        tables.append(tests.assign(method=method, seed=0))
+    run.write_table("tests", pd.concat(tables, ignore_index=True))
 
 
 # Prompt optimizers ---------------------------------------------------------------------------------

@@ -131,6 +131,7 @@ def _sample_replies(
     device = "cuda" if torch.cuda.is_available() else "cpu"
     tables = []
     for sample in range(options.samples):
+        print(f"{folder}: sample {sample + 1} of {options.samples} of each reply")
         replies = sample_plain_replies(
             folder,
             tokenizer,

@@ -117,7 +117,7 @@ def test_an_unknown_encoder_is_named_with_those_that_there_are(name):
         make_encoder(name)
     assert (
         str(error.value)
-        == f"there is no encoder {name!r}; there are hashing, tfidf, lab:NAME and sentence:NAME"
+        == f"there is no encoder {name!r}; there are hashing, tfidf, lab:NAME, sentence:NAME and recorded:NAME"
     )
 
 

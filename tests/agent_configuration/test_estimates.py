@@ -149,5 +149,5 @@ def test_the_entropy_of_workflows_is_that_of_the_policy_of_a_kind():
     chain = before["group"] == "chain"
     before["workflow"] = np.where(chain, before["workflow"], "voting")
     entropy = estimates.estimate_workflow_entropy(before)
-    assert entropy["arc_no_sft.workflow_entropy.chain"].value == pytest.approx(1.0)
-    assert entropy["arc_no_sft.workflow_entropy.hops"].value == 0
+    assert entropy["arc_no_sft.workflow_entropy.chain"]["value"] == pytest.approx(1.0)
+    assert entropy["arc_no_sft.workflow_entropy.hops"]["value"] == 0
