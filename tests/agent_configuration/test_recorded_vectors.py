@@ -12,7 +12,7 @@ from lib.agent_configuration.record_vectors import NAME, make_table
 @pytest.mark.parametrize("profile", ["smoke", "laptop", "full", "paper"])
 def test_every_question_of_the_searches_was_recorded(profile):
     num_items = config.load(profile).configuration.search_items
-    encode = encoders.encoder(f"recorded:{NAME}")
+    encode = encoders.make_encoder(f"recorded:{NAME}")
     for kind in KINDS:
         prompts = [item.prompt for item in questions(kind.name, "train", num_items)]
         vectors = encode(prompts)
@@ -35,4 +35,4 @@ def test_rounding_turns_a_vector_by_less_than_a_degree():
 
 def test_an_encoder_without_a_file_is_refused():
     with pytest.raises(encoders.EncoderError, match="recorded:NAME"):
-        encoders.encoder("recorded:another")
+        encoders.make_encoder("recorded:another")
