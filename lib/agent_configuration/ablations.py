@@ -79,7 +79,7 @@ def _select_own_kind(rows: pd.DataFrame, model: str, encoder: str) -> pd.DataFra
 
 
 def table_4(params: Params, rows: pd.DataFrame) -> Comparison:
-    """PPO or GRPO, and afterwards nothing, SFT on the elite, or DPO on pairs."""
+    """Compare PPO with GRPO, and PPO with PPO followed by SFT on the elite or by DPO on pairs."""
     labels = {
         "arc_no_sft": "PPO",
         "grpo_no_sft": "GRPO",
@@ -90,7 +90,7 @@ def table_4(params: Params, rows: pd.DataFrame) -> Comparison:
 
 
 def sft(params: Params, rows: pd.DataFrame) -> Comparison:
-    """Imitating the elite or not, with masks and without."""
+    """Compare imitating the elite or not, with masks and without."""
     labels = {
         "arc_no_sft": "no SFT",
         "arc": "SFT",
@@ -102,30 +102,35 @@ def sft(params: Params, rows: pd.DataFrame) -> Comparison:
 
 
 def masks(params: Params, rows: pd.DataFrame) -> Comparison:
-    """The mask pins what a workflow has no agent for; without it the policy chooses that too, to no effect."""
+    """Compare masks or none. A mask pins what a workflow has no agent for; without it the policy chooses that too."""
     labels = {"arc": "masks", "unmasked": "no masks"}
     return _compare(params, "arc_masks", "masks", rows, labels, "masks")
 
 
 def discount(params: Params, rows: pd.DataFrame) -> Comparison:
-    """gamma = .95, as in the paper's appendix, or 1, as in its section 3.1."""
+    """Compare gamma = .95, as in the paper's appendix, with 1, as in its section 3.1."""
     labels = {"arc": "discount", "undiscounted": "no discount"}
     return _compare(params, "arc_discount", "the discount", rows, labels, "discount")
 
 
 def reward(params: Params, rows: pd.DataFrame) -> Comparison:
-    """The shaped reward of eq. 3 and 4, or correctness alone."""
+    """Compare the shaped reward of eq. 3 and 4 with correctness alone."""
     labels = {"arc": "shaped reward", "sparse": "sparse reward"}
     return _compare(params, "arc_reward", "the reward", rows, labels, "shaped reward")
 
 
 def encoders(params: Params, rows: pd.DataFrame) -> Comparison:
-    """What questions are read with; rows: of `test_encoders`."""
-    arc = rows[rows["method"] == "arc"]
-    frame = arc.assign(variant=arc["encoder"])
-    usual = params.configuration.encoder
-    references = {name: usual for name in dict.fromkeys(frame["variant"]) if name != usual}
-    return _make_comparison(params, "arc_encoders", "the encoder of questions", frame, references)
+    """Compare encoders of questions: the usual one with another; rows: what `test_encoders` returned."""
+    arc_rows = rows[rows["method"] == "arc"]
+    arc_rows = arc_rows.assign(variant=arc_rows["encoder"])
+    usual_encoder = params.configuration.encoder
+    references = {}
+    for encoder in dict.fromkeys(arc_rows["variant"]):
+        if encoder != usual_encoder:
+            references[encoder] = usual_encoder
+    return _make_comparison(
+        params, "arc_encoders", "the encoder of questions", arc_rows, references
+    )
 
 
 def _compare(

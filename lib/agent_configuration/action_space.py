@@ -66,7 +66,7 @@ class Configuration:
         return WORKFLOWS[self.structure[0]]
 
     def tools(self, agent: int) -> tuple[str, ...]:
-        """What the agent (0, 1 or 2) may call; the answerer has no tools."""
+        """Names of the tools that an agent (0, 1 or 2) may call; the answerer has none."""
         return list_tools(self.structure[1 + agent]) if agent < 2 else ()
 
     def tier(self, agent: int) -> int:
@@ -93,19 +93,19 @@ class Configuration:
 
 
 def list_agents(workflow: str) -> tuple[int, ...]:
-    """The agents that a workflow has: all three, but the second in `SINGLE` and the third in "direct"."""
+    """List the agents that a workflow has: all three, but the second in `SINGLE` and the third in "direct"."""
     if workflow == "direct":
         return (0,)
     return (0, 2) if workflow in SINGLE else (0, 1, 2)
 
 
 def list_tools(bits: int) -> tuple[str, ...]:
-    """The tools of a number from 0 to 15."""
+    """List the tools of a number from 0 to 15: tool i is in the set if bit i is 1."""
     return tuple(tool for i, tool in enumerate(TOOLS) if bits >> i & 1)
 
 
 def encode_tools(tools: Sequence[str]) -> int:
-    """The number of a set of tools: the sum of 2^i over its tools. Raises SpaceError for a tool that there is not."""
+    """Encode a set of tools as the sum of 2^i over its tools. Raises SpaceError for a tool that there is not."""
     unknown = [tool for tool in tools if tool not in TOOLS]
     if unknown:
         raise SpaceError(f"there is no tool {unknown[0]!r}; there are {', '.join(TOOLS)}")
@@ -173,7 +173,7 @@ def valid(tools: tuple[str, ...] = TOOLS) -> int:
 
 
 def list_structures() -> np.ndarray:
-    """All valid structures, (41,904, 6) int, in lexical order."""
+    """List all valid structures, (41,904, 6) int, in lexical order."""
     all_structures = np.indices(SIZES).reshape(len(SIZES), -1).T  # (62,208, 6)
     workflows = all_structures[:, 0]
     is_valid = np.ones(len(all_structures), bool)

@@ -58,10 +58,10 @@ class AgentModel(Protocol):
         """
 
     def run_tool(self, tool: Tool, arguments_text: str) -> str:
-        """What a tool replies to a call. Raises ToolError for a call that is none."""
+        """Carry out a call of a tool and return its reply. Raises ToolError for a call that cannot be carried out."""
 
     def describe_arguments(self, arguments_text: str) -> str:
-        """What a tool was called with, as it stands in notes."""
+        """Write the arguments of a call as they stand in notes."""
 
     def write_exchange(self, reply: Reply, result: str) -> list[dict[str, Any]]:
         """A tool call and its result as messages."""
@@ -135,7 +135,7 @@ class ChatAgentModel:
         return await self.model.reply_to(request)
 
     def run_tool(self, tool: Tool, arguments_text: str) -> str:
-        """What a tool replies to a call; also to one line of text in place of its arguments."""
+        """Carry out a call of a tool and return its reply; one line of text may stand in place of the arguments."""
         try:
             return tool(arguments_text)
         except ToolError:
@@ -180,7 +180,7 @@ class ChatAgentModel:
 
 
 def _make_call_id(call: ToolCall) -> str:
-    """An id for a call of a server that gives none: equal calls have equal ids."""
+    """Make an id for a call of a server that gives none: equal calls have equal ids."""
     content = json.dumps([call.name, call.arguments])
     return "call_" + hashlib.sha256(content.encode()).hexdigest()[:16]
 

@@ -370,7 +370,7 @@ class Team:
 
 
 def _find_start(contexts: Sequence[AgentContext], after: Note | None) -> float:
-    """When a call can begin, in seconds: once all notes are ready that it waits for."""
+    """Find when a call can begin, in seconds: once all notes are ready that it waits for."""
     ready_at = [note.at for context in contexts for note in context.sources]
     if after is not None:
         ready_at.append(after.at)
@@ -386,8 +386,9 @@ def extract_thoughts(text: str) -> list[str]:
     Returns:
         What stands in the thought tags, also where they were never closed; without tags all before the answer.
     """
-    thoughts = [" ".join(thought.split()) for thought in _THOUGHT.findall(text)]
+    thoughts = _THOUGHT.findall(text)
     if not thoughts and "<think>" not in text:
         before_answer = text.split("<answer>")[0].split("<call>")[0]
-        thoughts = [" ".join(_TAGS.sub(" ", before_answer).split())]
-    return [thought for thought in thoughts if thought]
+        thoughts = [_TAGS.sub(" ", before_answer)]
+    thoughts_on_one_line = [" ".join(thought.split()) for thought in thoughts]
+    return [thought for thought in thoughts_on_one_line if thought]

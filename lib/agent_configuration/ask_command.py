@@ -113,7 +113,7 @@ def ask(options: argparse.Namespace) -> AnsweredQuestion:
 
 
 def _read_params(options: argparse.Namespace) -> Params:
-    """The parameters of the profile, with the model of the command line for all agents."""
+    """Read the parameters of the profile, with the model of the command line for all agents."""
     params = config.load(options.profile)
     model = options.model or params.configuration.model
     if model not in params.llm.models:

@@ -54,11 +54,11 @@ def measure_atom_effects(bench: ConfigurationWorkbench) -> pd.DataFrame:
 
 
 def _configure(atom: Atom | None) -> Configuration:
-    """The reference configuration, with one agent told one atom."""
+    """Make the reference configuration, with one agent told one atom."""
     atoms_by_agent = []
     for role in AGENTS:
-        is_told = atom is not None and atom.role == role
-        atoms_by_agent.append((atom.name,) if is_told else ())
+        has_atom = atom is not None and atom.role == role
+        atoms_by_agent.append((atom.name,) if has_atom else ())
     return Configuration(REFERENCE, tuple(atoms_by_agent))
 
 

@@ -80,6 +80,7 @@ def read_library(path: str | Path = LIBRARY) -> list[Atom]:
 
 
 def _read_atom(path: str | Path, family: str, role: str, key: str, entry: object) -> Atom:
+    """Read one atom of a library; raises ParamsError with its place in the file where something is wrong."""
     location = f"{family}.{role}.{key}"
     _check_mapping(path, location, entry)
     name = f"{family}/{role}/{key}"
@@ -102,7 +103,7 @@ def _check_mapping(path: str | Path, location: str, value: object) -> None:
 
 
 def find_roles(atoms: Sequence[Atom]) -> np.ndarray:
-    """Which agent may be told which atom, (3, atoms) bool."""
+    """Find which agent may be told which prompt instruction (atom), (3, atoms) bool."""
     return np.array([[atom.role == role for atom in atoms] for role in AGENTS])
 
 
@@ -127,7 +128,7 @@ def select_atoms(atoms: Sequence[Atom], backend: str, kind: str = "") -> list[At
 
 
 def collect_prompts(atoms: Sequence[Atom], backend: str) -> dict[str, str]:
-    """What each atom says, by name: hints for lab models, sentences for others."""
+    """Collect the text of each atom, by name: hints for lab models, sentences for others."""
     selected = select_atoms(atoms, backend)
     return {atom.name: atom.hint if backend == "lab" else atom.text for atom in selected}
 
@@ -153,7 +154,7 @@ def compute_uniqueness(vectors: np.ndarray) -> float:
 
 
 def compute_coverage(atoms: Sequence[Atom]) -> float:
-    """Share of the six strategies that the atoms have."""
+    """Compute the share of the six strategies that the atoms have."""
     return len({atom.strategy for atom in atoms}) / len(STRATEGIES)
 
 

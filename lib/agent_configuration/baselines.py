@@ -107,11 +107,11 @@ def select_oracle(*tables: pd.DataFrame) -> pd.DataFrame:
 
 
 def oracle_dominates(oracle: pd.DataFrame, rows: pd.DataFrame) -> bool:
-    """Whether no row has a higher reward than the oracle on its question.
+    """Check that no row has a higher reward than the oracle on its question.
 
     Args:
         oracle: One row for each item.
-        rows: Of any methods, with item and reward.
+        rows: Rows of any methods, with item and reward.
     """
     limits = rows["item"].map(oracle.set_index("item")["reward"])
     return bool((rows["reward"] <= limits).all())

@@ -157,7 +157,7 @@ def stack_trunks(trunks: Sequence[nn.Sequential]) -> StackedLinears:
 
 
 def _list_linears_by_depth(networks: Sequence[nn.Sequential]) -> list[list[nn.Linear]]:
-    """The linear layers of networks of one shape: for each depth, the layer of each network."""
+    """List the linear layers of networks of one shape: for each depth, the layer of each network."""
     layers_by_network = [
         [layer for layer in network if isinstance(layer, nn.Linear)] for network in networks
     ]

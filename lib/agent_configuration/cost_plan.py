@@ -145,15 +145,17 @@ def count_searched_questions(settings: ConfigurationSettings, num_atoms: int) ->
     num_test = num_kinds * settings.test_items
     num_everywhere = num_train + 2 * num_dev + 2 * num_test  # dev and test in two samples
 
-    num_declared = settings.grid + 1 + settings.sampled
+    num_declared = settings.grid + 1 + settings.sampled  # 1 is the base
     declared = num_declared * num_everywhere
 
     num_neighbours = sum(action_space.SIZES) + num_atoms + action_space.MAX_ATOMS * len(AGENTS)
-    num_steps = 1 + GREEDY_ROUNDS * num_neighbours
-    greedy = num_steps * num_train + num_kinds * num_everywhere
+    num_candidates = 1 + GREEDY_ROUNDS * num_neighbours
+    # The ends of the searches, one for each kind, are tried everywhere.
+    greedy = num_candidates * num_train + num_kinds * num_everywhere
 
     prompted = NUM_PROMPTED * num_test + num_kinds * settings.grid
 
+    # Prompt optimizers: every workflow is tried for their structure.
     structures = len(action_space.WORKFLOWS) * num_train
     # An optimizer may go over its episodes by one round of its questions.
     num_episodes = num_kinds * (settings.episodes + 2 * settings.search_items)

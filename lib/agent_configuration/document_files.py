@@ -53,7 +53,7 @@ def _is_readable(path: Path) -> bool:
 
 
 def _read_file(path: Path) -> list[str]:
-    """The passages of one file."""
+    """Read the passages of one file."""
     if path.suffix.lower() not in TEXT_SUFFIXES:
         return _read_table(path)
     try:
@@ -64,7 +64,7 @@ def _read_file(path: Path) -> list[str]:
 
 
 def _read_table(path: Path) -> list[str]:
-    """The passages of a table's first column of text."""
+    """Read the passages of a table's first column of text."""
     table = read_table(path)
     columns = [name for name in TEXT_COLUMNS if name in table.columns]
     if not columns:

@@ -93,7 +93,7 @@ def score_decisions(vectors: np.ndarray, labels: np.ndarray) -> float:
 
 
 def _average_with_combined(is_correct: np.ndarray) -> float:
-    """The mean of accuracy and combined accuracy of (n, 3) predictions."""
+    """Average accuracy and combined accuracy of (n, 3) predictions."""
     return float((is_correct.mean() + is_correct.all(1).mean()) / 2)
 
 
@@ -146,7 +146,7 @@ def score_vectors(vectors: np.ndarray, labels: pd.DataFrame) -> dict[str, float]
 
     Args:
         vectors: (n, d) of questions.
-        labels: Of the same n questions, by `label_questions`.
+        labels: Labels of the same n questions, by `label_questions`.
 
     Returns:
         Scores by name. Clusters are compared with kind and tools, classification is the mean of both.
@@ -196,8 +196,8 @@ def compare_encoders(
     """Compare encoders by appendix D, beside the features that need no encoder and the commonest label.
 
     Args:
-        labels: By `label_questions`.
-        names: Of the encoders, see `encoders.make_encoder`.
+        labels: Labels by `label_questions`.
+        names: Names of the encoders, see `encoders.make_encoder`.
         models: Folder of the lab models.
 
     Returns:

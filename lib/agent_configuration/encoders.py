@@ -144,7 +144,7 @@ def make_states(questions: Sequence[str], phi: Encoder) -> np.ndarray:
 
 
 def _hide_numbers(text: str) -> str:
-    """The words of a text with a # for each digit of a number, since hardly a number comes twice."""
+    """Replace numbers in a text by a # for each digit, since hardly a number comes twice."""
     words = ["#" * len(word) if word.isdigit() else word for word in text.split()]
     return " ".join(words)
 
@@ -160,7 +160,7 @@ def _encode_by_hashing(questions: Sequence[str]) -> np.ndarray:
 
 @cache
 def _make_lesson_tfidf_encoder() -> Encoder:
-    """The tf-idf encoder of the lesson's training questions."""
+    """Make the tf-idf encoder of the lesson's training questions."""
     # imported late: questions need tasks and traces, which most encoders do not
     from lib.agent_configuration.questions import KINDS
     from lib.agent_configuration.questions import questions as draw_questions
@@ -200,7 +200,7 @@ class _WeightedWords:
 
 
 def list_word_weights(phi: Encoder) -> dict[str, float]:
-    """The weight of each word and pair of words of a tf-idf encoder, in the order of its numbers; {} for others."""
+    """List the weights of words and pairs of words of a tf-idf encoder, in the order of its numbers; {} for others."""
     if not isinstance(phi, _WeightedWords):
         return {}
     words = phi.vectorizer.get_feature_names_out()
@@ -221,6 +221,7 @@ def _make_lab_encoder(forward: Forward) -> Encoder:
     """Make an encoder by the last hidden state of a lab model at the end of the question."""
 
     def encode(questions: Sequence[str]) -> np.ndarray:
+        """Encode n texts as (n, d) rows of length 1, a batch at a time."""
         conversations = [
             encode_conversation([{"role": "user", "content": text}]) for text in questions
         ]
@@ -251,7 +252,7 @@ def _make_sentence_encoder(name: str) -> Encoder:
 
 
 def _find_folder(name: str) -> str:
-    """The folder of a model that came as a package; any other name as it is."""
+    """Find the folder of a model that came as a package; any other name stays as it is."""
     if name != _MINILM:
         return name
     try:
@@ -261,6 +262,6 @@ def _find_folder(name: str) -> str:
 
 
 def _normalize(vectors: np.ndarray) -> np.ndarray:
-    """Rows of length 1."""
+    """Scale rows to length 1."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     return (vectors / np.maximum(lengths, 1e-12)).astype(np.float32)

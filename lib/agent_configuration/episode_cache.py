@@ -31,7 +31,7 @@ _Key = tuple[str, str, int]  # prompt, digest of the configuration, draw
 
 
 def get_group(item: Item) -> str:
-    """What tables call the group of a user's question."""
+    """Name the group of a user's question for tables."""
     return item.group
 
 

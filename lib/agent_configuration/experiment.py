@@ -324,7 +324,7 @@ def _publish_policies(jobs: Sequence[sweep.Job], params: Params, models: Path, r
 
 
 def _describe_inputs(encoder: str, atoms_file: str | Path, models: str | Path) -> dict[str, str]:
-    """What a policy reads and chooses from: with another encoder or another library it is worth nothing."""
+    """Describe what a policy reads and chooses from: with another encoder or library it is worth nothing."""
     return {
         "encoder": encoders.identify_encoder(encoder, models),
         "atoms": artifacts.sha256_file(atoms_file),
@@ -391,7 +391,7 @@ def _collect_results(finished: FinishedJobs) -> AgentConfigurationResults:
 
 
 def _read_refinements(finished: FinishedJobs) -> pd.DataFrame:
-    """What SFT and DPO started from: a row for each training, kind of question (only) and refinement (how)."""
+    """Read what SFT and DPO started from: a row for each training, kind of question (only) and refinement (how)."""
     rows = []
     for job, receipt in finished.list_results():
         if job.settings["job"] != TRAINING:

@@ -22,7 +22,7 @@ class Reason:
         choice: The likeliest choice in words.
         probability: Probability of the choice.
         runner_up: The second likeliest choice, "" where there was no other.
-        runner_up_probability: Of the runner-up, 0 where there was none.
+        runner_up_probability: Probability of the runner-up, 0 where there was none.
     """
 
     question: str
@@ -47,7 +47,7 @@ def list_reasons(policy: ConfigurationPolicy, state: torch.Tensor) -> list[Reaso
 
 
 def _explain_structure(policy: MultiDiscretePolicy, state: torch.Tensor) -> list[Reason]:
-    """The dimensions of the structure, each given the choices before it."""
+    """Explain the dimensions of the structure, each given the choices before it."""
     actions = policy.sample(state, None).actions
     hidden = policy.trunk(state)
     reasons = []
@@ -59,7 +59,7 @@ def _explain_structure(policy: MultiDiscretePolicy, state: torch.Tensor) -> list
 
 
 def _explain_prompts(policy: ConfigurationPolicy, state: torch.Tensor) -> list[Reason]:
-    """The atoms of each agent up to STOP; none for a flat policy, whose atoms are not explained."""
+    """Explain the atoms of each agent up to STOP; none for a flat policy, whose atoms are not explained."""
     if policy.prompt is None:
         return []
     structure = policy.structure.sample(state, None).actions
@@ -74,7 +74,7 @@ def _explain_prompts(policy: ConfigurationPolicy, state: torch.Tensor) -> list[R
 
 
 def _read_agent(policy: ConfigurationPolicy, step_state: torch.Tensor) -> str:
-    """The agent that a prompt decision is about, from its state (see `PromptPolicy.make_states`)."""
+    """Read the agent that a prompt decision is about from its state (see `PromptPolicy.make_states`)."""
     first = policy.num_inputs + sum(action_space.SIZES)
     agent_one_hot = step_state[first : first + len(AGENTS)]
     return AGENTS[int(agent_one_hot.argmax())]
@@ -91,10 +91,14 @@ def _make_reason(question: str, logits: torch.Tensor, names: Sequence[str]) -> R
     likeliest = logits.softmax(-1).topk(min(2, len(logits)))
     choices = [names[number] for number in likeliest.indices.tolist()]
     probabilities = likeliest.values.tolist()
-    runner_up, runner_up_probability = "", 0.0
-    if len(choices) > 1 and probabilities[1] > 0:
-        runner_up, runner_up_probability = choices[1], probabilities[1]
-    return Reason(question, choices[0], probabilities[0], runner_up, runner_up_probability)
+    has_runner_up = len(choices) > 1 and probabilities[1] > 0
+    return Reason(
+        question=question,
+        choice=choices[0],
+        probability=probabilities[0],
+        runner_up=choices[1] if has_runner_up else "",
+        runner_up_probability=probabilities[1] if has_runner_up else 0.0,
+    )
 
 
 def describe_choice(dimension: str, value: int) -> str:

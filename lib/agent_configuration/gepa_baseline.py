@@ -72,7 +72,7 @@ class ConfigurationAdapter:
 
         Args:
             candidate: The instructions that were evaluated.
-            eval_batch: Of `evaluate`, with traces.
+            eval_batch: What `evaluate` returned, with traces.
             components_to_update: Roles of the agents whose instructions are to be improved.
 
         Returns:
@@ -141,6 +141,7 @@ def make_reflection(model: ChatModel, loop: EventLoopThread, seed: int) -> Refle
     num_calls = 0
 
     def reflect(prompt: str | list[dict[str, Any]]) -> str:
+        """Ask the model, with another seed in every call."""
         nonlocal num_calls
         num_calls += 1
         messages = prompt if isinstance(prompt, list) else [{"role": "user", "content": prompt}]

@@ -61,7 +61,7 @@ class _RecordingModel:
     """An agent model that writes down who is shown what.
 
     Attributes:
-        marks_shown: Of each call the marks of earlier calls that it was shown.
+        marks_shown: For each call the marks of earlier calls that it was shown.
     """
 
     name, backend = "recorder", "scripted"
@@ -144,7 +144,7 @@ def _run_workflow(workflow: str, recorder: _RecordingModel, loop: EventLoopThrea
 
 
 def _merge_runs(runs: Sequence[_Run]) -> Graph:
-    """The graph of all calls and edges of some run; the i-th call of a role by an agent is one node in all runs."""
+    """Merge calls and edges of the runs into a graph; the i-th call of a role by an agent is one node in all runs."""
     node_numbers: dict[tuple[str, int, int], int] = {}  # of (role, agent, i)
     edges: set[tuple[int, int, bool]] = set()
     for run in runs:

@@ -86,12 +86,12 @@ def make_jobs(
         The jobs.
     """
 
-    @cache
-    def decide(kind: str, *fields: str) -> dict[str, Any]:
+    @cache  # the settings of a kind of job have hashes of files in them
+    def make_settings_of_kind(kind: str, *fields: str) -> dict[str, Any]:
         return make_settings(params, models, kind, (*COMMON_FIELDS, *fields))
 
     def make_job(label: str, kind: str, **settings: Any) -> sweep.Job:
-        return sweep.Job(label, decide(kind, *FIELDS[kind]) | settings)
+        return sweep.Job(label, make_settings_of_kind(kind, *FIELDS[kind]) | settings)
 
     declared = [
         make_job(f"declared/{number}", DECLARED_SET, part=number, num_parts=NUM_PARTS)
@@ -99,18 +99,18 @@ def make_jobs(
     ]
     trainings = []
     for variant in compared:
-        job_settings = decide(TRAINING, *list_training_fields(variant))
+        job_settings = make_settings_of_kind(TRAINING, *list_training_fields(variant))
         for seed in range(count_seeds(params, variant)):
             decided_by = job_settings | {"variant": variant.to_job_settings(), "seed": seed}
             trainings.append(sweep.Job(f"{variant.name}/seed-{seed}", decided_by))
-    random = [
+    random_choices = [
         make_job(f"random/seed-{seed}", RANDOM_CHOICES, seed=seed)
         for seed in range(params.configuration.seeds)
     ]
     return [
         *declared,
         *trainings,
-        *random,
+        *random_choices,
         make_job("greedy", GREEDY_SEARCH),
         make_job("prompted", PROMPTED_POLICIES),
         make_job("optimized", PROMPT_OPTIMIZERS),
@@ -133,7 +133,7 @@ def make_constants_job(params: Params, models: Path, jobs: Sequence[sweep.Job]) 
 
 
 def select_trainings(jobs: Sequence[sweep.Job]) -> list[sweep.Job]:
-    """The trainings among jobs."""
+    """Select the trainings among jobs."""
     return [job for job in jobs if job.settings["job"] == TRAINING]
 
 

@@ -335,7 +335,7 @@ def make_autoregressive_policy(
 
 
 def list_flat_sizes(num_atoms: int) -> tuple[int, ...]:
-    """The number of choices of each dimension of a flat policy: a structure, then MAX_ATOMS atoms of every agent."""
+    """List the sizes of the dimensions of a flat policy: a structure, then MAX_ATOMS atoms of every agent."""
     num_atom_dimensions = action_space.MAX_ATOMS * NUM_AGENTS
     return (*action_space.SIZES, *[num_atoms + 1] * num_atom_dimensions)
 
@@ -343,7 +343,7 @@ def list_flat_sizes(num_atoms: int) -> tuple[int, ...]:
 def make_flat_masks(
     roles: np.ndarray, tools: tuple[str, ...] = action_space.TOOLS
 ) -> list[np.ndarray]:
-    """Make the masks of a flat policy: those of a structure, and for atoms those of the hierarchy.
+    """Make the masks of a flat policy: those of a structure, and for atoms those of the two policies of ARC.
 
     Args:
         roles: (3, atoms) bool, which agent may be told which prompt instruction (atom).
@@ -605,7 +605,7 @@ class PromptPolicy(nn.Module):
 
 
 def _find_present_agents(workflows: torch.Tensor) -> torch.Tensor:
-    """Which agents each of n workflows has, (n, 3) bool."""
+    """Find which agents each of n workflows has, (n, 3) bool."""
     is_present = torch.zeros(len(action_space.WORKFLOWS), NUM_AGENTS, dtype=torch.bool)
     for number, name in enumerate(action_space.WORKFLOWS):
         is_present[number, list(action_space.list_agents(name))] = True

@@ -101,11 +101,12 @@ class EpisodeBatch:
             (n,) returns of the structures and (m,) returns of the prompt decisions.
         """
         num_steps = self.count_prompt_steps()  # T
-        structure_returns = self.rewards * gamma**num_steps
+        structure_returns = self.rewards * gamma**num_steps  # t = 0
         if self.steps is None:
             return structure_returns, torch.zeros(0)
         episode = self.steps.episode
-        num_steps_after = num_steps[episode] - 1 - self.steps.position
+        # A prompt decision at position p of its episode is decision t = p + 1.
+        num_steps_after = num_steps[episode] - 1 - self.steps.position  # T - t
         return structure_returns, self.rewards[episode] * gamma**num_steps_after
 
 
@@ -292,7 +293,7 @@ def _update_stepwise(trainer: PolicyTrainer, batch: EpisodeBatch, rules: Rules) 
     Returns:
         Losses and entropy of the last epoch.
     """
-    # One row for each choice; dimensions that the workflow pins are no steps.
+    # A row for each choice; dimensions that the workflow pins are no steps.
     is_step = trainer.policy.find_open_dimensions(batch.structures[:, 0])  # (n, dimensions)
     episode, dimension = is_step.nonzero(as_tuple=True)  # (rows,) each
     position = is_step.cumsum(1)[episode, dimension] - 1  # t
@@ -352,7 +353,7 @@ def make_step_states(
 
 
 def count_step_inputs(num_inputs: int, sizes: Sequence[int]) -> int:
-    """How many numbers `make_step_states` returns for a step."""
+    """Count the numbers that `make_step_states` returns for a step."""
     return num_inputs + sum(sizes) + len(sizes)
 
 
@@ -391,7 +392,7 @@ def _take_ppo_step(
     Args:
         trainer: The policy with its optimiser.
         rules: How it is done.
-        name: Of the policy, in the names of the losses.
+        name: Name of the policy, which the names of the losses begin with.
         new_logp: (rows,) log-probability of each decision now.
         old_logp: (rows,) the same when it was sampled.
         advantages: (rows,).
@@ -402,6 +403,7 @@ def _take_ppo_step(
     Returns:
         Loss, entropy and value loss.
     """
+    # Eq. 2: min(r A, clip(r, 1 - epsilon, 1 + epsilon) A) with the ratio r = exp(new_logp - old_logp)
     objective = losses.compute_clipped_objective(new_logp, old_logp, advantages, rules.clip)
     policy_loss = -objective.mean() - rules.entropy * entropy.mean()
     value_loss = torch.zeros(())
@@ -429,7 +431,10 @@ def elite(correct: np.ndarray, rewards: np.ndarray, share: float) -> tuple[np.nd
     Returns:
         (n,) bool, whether an episode is in the elite, and the threshold tau.
     """
-    tau = float(np.quantile(rewards, 1 - share)) if len(rewards) else np.inf
+    tau = np.inf
+    if len(rewards):
+        tau = float(np.quantile(rewards, 1 - share))
+    # Eq. 5: correct and R >= tau
     is_elite = np.asarray(correct, bool) & (np.asarray(rewards) >= tau)
     return is_elite, tau
 
@@ -453,6 +458,7 @@ def imitate(
     batch_losses = []
     for arguments in batches:
         logp, entropies = trainer.policy.evaluate_actions(*arguments)
+        # Eq. 6, to be minimised
         loss = -logp.mean() - entropy * entropies.mean()
         trainer.step(loss, max_grad_norm)
         batch_losses.append(float(loss.detach()))

@@ -83,7 +83,7 @@ def write_messages(question: str, examples: Sequence[Example]) -> list[dict[str,
 
 
 def to_reply_fields(configuration: Configuration) -> dict[str, object]:
-    """The fields of a reply that chooses a configuration."""
+    """Write a configuration as the fields of a reply that chooses it."""
     return {
         "workflow": configuration.workflow,
         "tools1": list(configuration.tools(0)),
@@ -168,7 +168,7 @@ async def choose_configurations(
 
 
 def _read_choice(reply: Reply) -> PromptedChoice:
-    """The configuration in a reply, or `search.BASE` and why it stands in."""
+    """Read the configuration in a reply; `search.BASE` stands in where there is none."""
     if reply.failure is not None:
         return PromptedChoice(BASE, is_fallback=True, is_lost=reply.failure.of_infrastructure)
     try:

@@ -89,7 +89,7 @@ def _alternate_sources(items: Sequence[Item]) -> list[Item]:
 
 
 def kind_of(item: Item) -> str:
-    """The kind of an item. Raises TaskError for one of no kind."""
+    """Name the kind of an item. Raises TaskError for one of no kind."""
     for kind in KINDS:
         if (item.group, item.surface_form) == (kind.family, kind.skin):
             return kind.name

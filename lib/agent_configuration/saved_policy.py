@@ -108,7 +108,7 @@ class SavedPolicies:
 
         Args:
             questions: Texts of the questions.
-            group: Whose policy chooses, where there are several.
+            group: The group of questions whose policy chooses, where there are several.
 
         Raises:
             ParamsError: There is no policy for the group.

@@ -83,13 +83,13 @@ def sample_configurations(
 
 
 def _sample_tools(rng: np.random.Generator) -> int:
-    """The number of a set of tools: none, all, or any, with the same probability."""
+    """Sample a set of tools: none, all, or any, with the same probability."""
     subsets = (0, SUBSETS - 1, int(rng.integers(SUBSETS)))
     return int(subsets[int(rng.integers(3))])
 
 
 def _sample_atoms(atoms: Sequence[str], rng: np.random.Generator) -> tuple[str, ...]:
-    """None, one or two of an agent's atoms."""
+    """Sample none, one or two of an agent's atoms."""
     num_atoms = int(rng.integers(3))
     return tuple(atoms[i] for i in rng.permutation(len(atoms))[:num_atoms])
 
@@ -125,7 +125,7 @@ def list_structure_neighbours(configuration: Configuration, dimension: str) -> l
 
 
 def _drop_absent_agents(structure: action_space.Structure, atoms: tuple) -> tuple:
-    """The atoms of the agents that a structure has, and none for the others."""
+    """Keep the atoms of the agents that a structure has, and none for the others."""
     present = action_space.list_agents(WORKFLOWS[structure[0]])
     return tuple(
         atoms_of_agent if agent in present else () for agent, atoms_of_agent in enumerate(atoms)

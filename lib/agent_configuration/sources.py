@@ -63,7 +63,7 @@ def _make_source(old_relations: Sequence[str]) -> dict[str, dict[str, str]]:
 
 
 def list_relations(item: Item) -> tuple[str, ...]:
-    """The relations that a question asks for, the last one first; none where it needs no source."""
+    """List the relations that a question asks for, the last one first; none where it needs no source."""
     if item.group not in _FACT_GROUPS:
         return ()
     relations = (*AGREED, *KNOWN_TO_RECORDS, *KNOWN_TO_DOCUMENTS)

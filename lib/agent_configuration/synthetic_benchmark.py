@@ -121,7 +121,7 @@ def _make_settings(
     glass_fields: Sequence[str],
     sections: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """What decides the result of a job.
+    """Make the settings of a job, which decide its result.
 
     Args:
         settings: Settings of the lesson.
@@ -138,7 +138,7 @@ def _make_settings(
 
 
 def versions(kind: str) -> dict[str, int]:
-    """The VERSIONs of the code that decides the result of a kind of job."""
+    """List the VERSIONs of the code that decides the result of a kind of job."""
     decided_by = {
         "random streams": seeds.VERSION,
         "configuration space": action_space.VERSION,
@@ -211,6 +211,7 @@ def train_and_evaluate(
     tables = []
 
     def evaluate(num_episodes: int, trainings: StackedTrainings) -> None:
+        """Add the rows of the policies after so many episodes, where an evaluation is due."""
         report_progress(num_episodes / eval_points[-1])
         if num_episodes in eval_points:
             tables.append(evaluation.make_rows(variant.name, trainings, num_episodes))
@@ -255,6 +256,7 @@ def map_worlds(
     is_above = []
 
     def compare_with_constant(num_episodes: int, trainings: StackedTrainings) -> None:
+        """Note which policies are better than the constant of their world after so many episodes."""
         report_progress(num_episodes / glass.map_episodes)
         if num_episodes and num_episodes % glass.map_every == 0:
             rewards_by_world = evaluation.compute_greedy_rewards(trainings).mean(1)

@@ -64,7 +64,7 @@ CALLS = np.array(
 
 
 def _list_present_agents() -> np.ndarray:
-    """Which agents each workflow has, (workflows, 3) bool."""
+    """List which agents each workflow has, (workflows, 3) bool."""
     present = np.zeros((len(WORKFLOWS), len(AGENTS)), bool)
     for number, workflow in enumerate(WORKFLOWS):
         present[number, list(action_space.list_agents(workflow))] = True
@@ -72,7 +72,7 @@ def _list_present_agents() -> np.ndarray:
 
 
 def _list_tool_subsets() -> np.ndarray:
-    """Which tools each subset of tools has, (subsets, 4) bool; bit i of a subset's number is tool i."""
+    """List which tools each subset of tools has, (subsets, 4) bool; bit i of a subset's number is tool i."""
     numbers = np.arange(SUBSETS)
     return np.stack([numbers >> i & 1 for i in range(len(TOOLS))], axis=1).astype(bool)
 
@@ -185,7 +185,7 @@ class ConfigurationWorlds:
         return len(self.noise)
 
     def describe(self, structures: np.ndarray) -> StructureTable:
-        """What structures, (n, 6), set up under the budgets of the settings."""
+        """Describe what structures, (n, 6), set up under the budgets of the settings."""
         return StructureTable.from_structures(structures, self.settings.tiers)
 
     def compute_structure_logits(

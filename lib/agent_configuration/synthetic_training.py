@@ -173,12 +173,13 @@ def read_flat_atoms(choices: np.ndarray) -> np.ndarray:
     Returns:
         (n, 3, atoms) bool. Atoms of other agents are ignored.
     """
-    by_agent = choices.reshape(-1, len(AGENTS), action_space.MAX_ATOMS)
-    # Whether an agent's choices name an atom, (n, 3, NUM_ATOMS)
-    is_named = (by_agent[..., None] == 1 + np.arange(NUM_ATOMS)).any(2)
-    is_told = is_named & AGENT_MAY_HAVE_ATOM
-    # Split the atoms by the agent whose they are; of an agent's atoms only its own are left.
-    by_owner = is_told.reshape(-1, len(AGENTS), len(AGENTS), ATOMS_PER_AGENT)
+    choices = choices.reshape(-1, len(AGENTS), action_space.MAX_ATOMS)
+    atom_numbers = 1 + np.arange(NUM_ATOMS)
+    # Whether an agent's choices have an atom, (n, 3, NUM_ATOMS)
+    has_any_atom = (choices[..., None] == atom_numbers).any(2)
+    has_own_atom = has_any_atom & AGENT_MAY_HAVE_ATOM
+    # Split NUM_ATOMS into (3, atoms), by the agent whose atoms they are: only an agent's own are left.
+    by_owner = has_own_atom.reshape(-1, len(AGENTS), len(AGENTS), ATOMS_PER_AGENT)
     return by_owner.any(2)
 
 
@@ -327,7 +328,7 @@ def _make_trainers(
 
 
 def _make_rules(variant: SyntheticConfigurationVariant, settings: ConfigurationSettings) -> Rules:
-    """The PPO of the lesson, with the variant's own discount."""
+    """Make the rules of the lesson's PPO, with the variant's own discount."""
     ppo = settings.ppo
     return Rules(
         clip=ppo.clip,
@@ -395,7 +396,7 @@ def encode_choices(
 def select_elites(
     episodes: EpisodeBatch, correct: np.ndarray, share: float, is_by_kind: bool
 ) -> Elites:
-    """Select the elite of each training (`policy_updates.elite`).
+    """Select the elite of each training: episodes that are correct and whose reward reaches the threshold tau.
 
     Args:
         episodes: All n episodes of all trainings.
@@ -404,7 +405,7 @@ def select_elites(
         is_by_kind: Whether each kind of question has a threshold of its own, or each training one for all kinds.
 
     Returns:
-        The elites.
+        The elites of all trainings.
     """
     training = episodes.runs.numpy()
     kind = episodes.groups.numpy()

@@ -85,7 +85,7 @@ def check(
     Returns:
         The quantities of the theorem.
     """
-    # A buffer of random choices, and its elite
+    # A buffer of random choices, and its elite (eq. 5)
     num_questions, num_actions = costs.shape
     questions = rng.integers(num_questions, size=num_episodes)
     actions = rng.integers(num_actions, size=num_episodes)

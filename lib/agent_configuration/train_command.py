@@ -97,6 +97,7 @@ def read_options(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def _add_agent_options(group: argparse._ArgumentGroup) -> None:
+    """Add the options that say who the agents are and what the policy chooses from."""
     group.add_argument(
         "--model", required=True, metavar="NAME", help="of llm.models in params.yaml: all agents"
     )

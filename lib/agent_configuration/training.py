@@ -141,14 +141,14 @@ class ConfigurationPolicy:
     def _make_configuration(
         self, structure: Sequence[int], atoms: Sequence[Sequence[int]]
     ) -> Configuration:
-        """The configuration of a structure, with the atoms of each agent by number."""
+        """Make the configuration of a structure and of the numbers of each agent's atoms."""
         names_by_agent = tuple(
             tuple(self.atoms[number].name for number in atoms_of_agent) for atoms_of_agent in atoms
         )
         return Configuration(action_space.repair_structure(structure), names_by_agent)
 
     def _read_flat_action(self, action: Sequence[int]) -> Configuration:
-        """The configuration of a flat action; an atom that is chosen twice counts once."""
+        """Make the configuration of a flat action; an atom that is chosen twice counts once."""
         num_dimensions = len(action_space.SIZES)
         names_by_agent = []
         for agent in range(len(action_space.AGENTS)):
@@ -430,7 +430,7 @@ def _make_rows(
     pending: PendingBatch,
     outcomes: Sequence[ConfiguredAnswer],
 ) -> pd.DataFrame:
-    """The rows of an update with the rewards of its outcomes, without texts."""
+    """Make the rows of an update, with the rewards of its outcomes and without texts."""
     rewards = training.system.compute_rewards(pending.jobs, outcomes, training.plan.weights)
     rows = make_table(pending.jobs, outcomes, rewards, training.name_group)
     return rows.drop(columns=["text", "answer"]).assign(step=training.step)

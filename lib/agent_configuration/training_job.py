@@ -30,7 +30,7 @@ _FRACTION_TRAINING = 0.85  # of a job's time
 
 
 def make_plan(settings: ConfigurationSettings, variant: ConfigurationVariant) -> TrainingPlan:
-    """How a variant is trained: PPO by appendix F of ARC, GRPO by appendix H.
+    """Make the plan of a training: PPO by appendix F of ARC, GRPO by appendix H.
 
     Args:
         settings: Settings of the lesson.
@@ -67,7 +67,7 @@ def make_plan(settings: ConfigurationSettings, variant: ConfigurationVariant) ->
 
 
 def make_refining(settings: ConfigurationSettings, section_name: str) -> Refining:
-    """How a trained policy is refined: `sft` or `dpo`."""
+    """Make the plan of a refinement, from the section `sft` or `dpo` of the settings."""
     section = getattr(settings, section_name).model_dump()
     rates = (section.pop("structure_rate"), section.pop("prompt_rate"))
     return Refining(rates=rates, **section)
@@ -132,7 +132,7 @@ def run_training(bench: ConfigurationWorkbench, run: JobRun) -> dict[str, Any]:
 
 
 def _stack_rollouts(trainings: dict[str, ConfigurationTraining]) -> pd.DataFrame:
-    """The episodes of all trainings so far, with the kind that each training learns from."""
+    """Stack the episodes of all trainings so far, with the kind that each training learns from."""
     tables = []
     for kind_name, training in trainings.items():
         tables.append(pd.concat(training.rows, ignore_index=True).assign(only=kind_name))

@@ -60,7 +60,7 @@ def write_report(
         training: Trainings and baselines of the run.
         outcome: Its rows.
         settings: What `user_inputs.describe_run` returned.
-        reply_counts: Of the models behind servers, in this call of the command.
+        reply_counts: Counts of replies of the models behind servers, in this call of the command.
     """
     inputs = training.inputs
     weights = training.episodes.weights
@@ -122,7 +122,7 @@ def compare_accuracy(comparison: HeldOutComparison) -> list[str]:
     """Compare ARC's share of right answers and its tokens with those of the base and of the best constant.
 
     Args:
-        comparison: Of all methods on the held-out questions.
+        comparison: All methods, compared on the held-out questions.
 
     Returns:
         A sentence for each of the two.
@@ -222,7 +222,7 @@ def make_details(comparison: HeldOutComparison) -> dict[str, pd.DataFrame]:
     """Make further tables of the report: what methods chose, and answers by group.
 
     Args:
-        comparison: Of all methods on the held-out questions.
+        comparison: All methods, compared on the held-out questions.
 
     Returns:
         The tables by caption.
@@ -272,7 +272,7 @@ def summarize_choices(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def count_atoms(text: str) -> int:
-    """The number of instructions in the column `atoms` of a table of episodes."""
+    """Count the instructions in the column `atoms` of a table of episodes."""
     by_agent = [agent.strip() for agent in text.split("|")]
     return sum(len(names.split(" , ")) for names in by_agent if names)
 

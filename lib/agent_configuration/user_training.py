@@ -209,7 +209,7 @@ class UserTraining:
                 )
 
     def train(self) -> None:
-        """Do all updates, then refine the policies; whoever stops it loses no update that was played."""
+        """Do all updates, then refine the policies. An interruption loses no update that was played."""
         started = time.monotonic()
         trainings = list(self.trainings.values())
         num_updates = trainings[0].plan.num_updates
@@ -217,6 +217,7 @@ class UserTraining:
         num_recorded = self._count_recorded_updates()
 
         def report_update() -> None:
+            """Report an update that was not played before, and save it when it is due."""
             step = trainings[0].step
             is_new = step > num_recorded
             if is_new:

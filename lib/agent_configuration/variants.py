@@ -50,7 +50,7 @@ class ConfigurationVariant:
         return self.name == "arc"
 
     def to_job_settings(self) -> dict[str, Any]:
-        """What a job gets of it: everything but the label, by which tables call it."""
+        """The settings that a job gets: all fields but the label, by which tables call the variant."""
         names = [field.name for field in fields(self) if field.name != "label"]
         return {name: getattr(self, name) for name in names}
 
@@ -77,7 +77,7 @@ NAMED = {variant.name: variant for variant in VARIANTS}
 
 
 def count_seeds(params: Params, variant: ConfigurationVariant) -> int:
-    """How many trainings of a variant there are: fewer of what is compared as an ablation only."""
+    """Count the trainings of a variant: fewer of what is compared as an ablation only."""
     settings = params.configuration
     return settings.ablation_seeds if variant in ABLATIONS else settings.seeds
 
@@ -93,7 +93,7 @@ UNTRAINED = {
 
 
 def label_method(method: str) -> str:
-    """What tables call a method.
+    """Label a method as tables call it.
 
     Args:
         method: A variant, a variant before it was refined or after DPO, or one of `UNTRAINED`.

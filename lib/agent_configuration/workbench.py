@@ -61,7 +61,7 @@ def make_context(
 
 
 def make_toolbox(sandbox: Sandbox) -> dict[str, Tool]:
-    """The four tools, over the two sources of facts that questions are about."""
+    """Make the four tools, over the two sources of facts that questions are about."""
     tools = (
         calculator(),
         search_tool(Index(sources.build_documents())),
@@ -158,7 +158,7 @@ class ConfigurationWorkbench:
         return items
 
     def make_states(self, items: Sequence[Item]) -> np.ndarray:
-        """What policies read of questions, (n, inputs)."""
+        """Make what policies read of n questions, (n, inputs)."""
         return encoders.make_states([item.prompt for item in items], self.encode)
 
     def list_atom_names(self, kind: str = "") -> list[list[str]]:

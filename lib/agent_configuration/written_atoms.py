@@ -87,7 +87,7 @@ def write_atoms(
 
 
 def _write_request(items: Sequence[Item], tools: Sequence[str]) -> str:
-    """What the model is asked: the roles, the tools, some questions, and the form of the reply."""
+    """Write what the model is asked: the roles, the tools, some questions, and the form of the reply."""
     roles = "\n".join(f"- {role}: {work}" for role, work in _ROLES.items())
     questions = "\n".join(f"- {' '.join(item.prompt.split())[:_LONGEST_SHOWN]}" for item in items)
     return (
@@ -157,7 +157,7 @@ def _read_entry(role: str, number: int, entry: object) -> Atom:
 
 
 def _list_word_runs(text: str) -> set[tuple[str, ...]]:
-    """All runs of LONGEST_COPY words in a text."""
+    """List all runs of LONGEST_COPY words in a text."""
     words = _WORD.findall(text.lower())
     first_words = range(len(words) - LONGEST_COPY + 1)
     return {tuple(words[first : first + LONGEST_COPY]) for first in first_words}

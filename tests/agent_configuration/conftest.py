@@ -15,7 +15,7 @@ def torch_as_usual(one_thread):
 
 
 @pytest.fixture(scope="module")
-def apart(tmp_path_factory):
+def isolated_files(tmp_path_factory):
     """For studies of a whole file: cassettes of the checkout are left alone, and torch has one thread."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -30,6 +30,6 @@ def apart(tmp_path_factory):
 @pytest.fixture
 def loop():
     """An event loop of one's own."""
-    made = EventLoopThread()
-    yield made
-    made.close()
+    event_loop = EventLoopThread()
+    yield event_loop
+    event_loop.close()

@@ -142,7 +142,7 @@ class Voice:
         backend: str = "lab",
         prices: Sequence[float] = (0.0, 0.0),
         pace: float = 0.0,
-        wait: Callable[[Asked], float] = lambda asked: 0.0,
+        wait: Callable[[Asked], float] = lambda request: 0.0,
     ) -> None:
         self.reply, self.backend, self.seconds_per_token, self.wait = reply, backend, pace, wait
         self.price_in, self.price_out = prices
@@ -150,12 +150,12 @@ class Voice:
         self.now = self.most = 0
 
     async def take_turn(self, messages, tools, limit, key) -> Reply:
-        told = messages[0]["content"].removeprefix("role ").split(" ", 1)
-        number = 1 + sum(asked.role == told[0] for asked in self.heard)
-        asked = Asked(
+        words = messages[0]["content"].removeprefix("role ").split(" ", 1)
+        number = 1 + sum(request.role == words[0] for request in self.heard)
+        request = Asked(
             messages,
-            told[0],
-            " ".join(told[1:]),
+            words[0],
+            " ".join(words[1:]),
             messages[1]["content"],
             messages[-1]["content"],
             tuple(tools),
@@ -163,15 +163,15 @@ class Voice:
             key,
             number,
         )
-        self.heard.append(asked)
-        said = self.reply(asked)
+        self.heard.append(request)
+        turn = self.reply(request)
         self.now += 1
         self.most = max(self.most, self.now)
-        await asyncio.sleep(self.wait(asked))
+        await asyncio.sleep(self.wait(request))
         self.now -= 1
-        if isinstance(said, str):
-            said = make_turn(said, 1, 1, chat_template.parse_tool_call(said) if tools else None)
-        return said
+        if isinstance(turn, str):
+            turn = make_turn(turn, 1, 1, chat_template.parse_tool_call(turn) if tools else None)
+        return turn
 
     run_tool = LabAgentModel.run_tool
     describe_arguments = LabAgentModel.describe_arguments
@@ -198,11 +198,11 @@ def one_call(
     voice: Voice, tools: int = 15, budget: int = 2, tiers: Sequence[int] = TIERS
 ) -> tuple[Note, Team]:
     """The single call of the first workflow."""
-    made = team(voice, (0, tools, 0, budget, 0, 0), tiers)
-    return run(made), made
+    small_team = team(voice, (0, tools, 0, budget, 0, 0), tiers)
+    return run(small_team), small_team
 
 
 def voiced(*replies: Reply | str) -> Callable[[Asked], Reply | str]:
     """These replies one after another, whoever asks."""
-    left = iter(replies)
-    return lambda asked: next(left)
+    remaining_replies = iter(replies)
+    return lambda request: next(remaining_replies)

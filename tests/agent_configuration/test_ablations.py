@@ -23,14 +23,14 @@ SEEDS, ASKED = 2, ("chain", "facts")
 
 
 @pytest.fixture
-def asked(monkeypatch):
+def trained_variants(monkeypatch):
     """What was trained under which encoder; each reward is told with the agents' model, and one more with another
     encoder; a larger model is paid 100."""
-    told = []
+    trainings = []
 
     def trained(params, compared, label=""):
         own = params.configuration
-        told.append((own.encoder, [method.name for method in compared]))
+        trainings.append((own.encoder, [method.name for method in compared]))
         rows = [
             {
                 "method": policy,
@@ -53,38 +53,38 @@ def asked(monkeypatch):
         return pd.DataFrame(rows)
 
     monkeypatch.setattr(experiment, "train_policies", trained)
-    return told
+    return trainings
 
 
 def rewards(compared) -> dict[str, float]:
     return compared.levels["reward"]["value"].to_dict()
 
 
-def test_tests_are_those_of_all_trainings_on_the_kind_that_each_learned_from(asked):
-    found = ablations.tests(SETTINGS)
-    assert asked == [(OWN, list(LEAVES))]
-    assert set(found["model"]) == {SETTINGS.configuration.model}  # and not the larger one
-    units = found[(found["method"] == "arc") & (found["seed"] == 0)]["unit"]
+def test_tests_are_those_of_all_trainings_on_the_kind_that_each_learned_from(trained_variants):
+    rows = ablations.tests(SETTINGS)
+    assert trained_variants == [(OWN, list(LEAVES))]
+    assert set(rows["model"]) == {SETTINGS.configuration.model}  # and not the larger one
+    units = rows[(rows["method"] == "arc") & (rows["seed"] == 0)]["unit"]
     # Questions of two kinds with the same words are two questions.
     assert units.is_unique and len(units) == 6
 
 
-def test_arc_is_trained_once_with_each_encoder(asked):
-    found = ablations.test_encoders(SETTINGS)
-    assert asked == [(OWN, ["arc"]), (OTHER, ["arc"])] and OWN != OTHER
-    assert set(found[found["encoder"] == OTHER]["method"]) == set(LEAVES["arc"])
+def test_arc_is_trained_once_with_each_encoder(trained_variants):
+    rows = ablations.test_encoders(SETTINGS)
+    assert trained_variants == [(OWN, ["arc"]), (OTHER, ["arc"])] and OWN != OTHER
+    assert set(rows[rows["encoder"] == OTHER]["method"]) == set(LEAVES["arc"])
 
 
-def test_with_one_encoder_nothing_is_trained_twice_and_nothing_compared(asked):
-    told = SETTINGS.model_copy(
+def test_with_one_encoder_nothing_is_trained_twice_and_nothing_compared(trained_variants):
+    settings = SETTINGS.model_copy(
         update={"ablations": SETTINGS.ablations.model_copy(update={"encoder": OWN})}
     )
-    found = ablations.test_encoders(told)
-    assert len(asked) == 1 and set(found["encoder"]) == {OWN}
-    assert ablations.encoders(told, found).baselines == {}
+    rows = ablations.test_encoders(settings)
+    assert len(trained_variants) == 1 and set(rows["encoder"]) == {OWN}
+    assert ablations.encoders(settings, rows).baselines == {}
 
 
-def test_recorded_trainings_are_compared_like_those_of_a_run(asked):
+def test_recorded_trainings_are_compared_like_those_of_a_run(trained_variants):
     """Without the policies that were tested on other kinds, or with larger agents."""
     run = ablations.tests(SETTINGS)
     recorded = run.assign(split="test", style="own kind", item=run["prompt"])
@@ -93,33 +93,33 @@ def test_recorded_trainings_are_compared_like_those_of_a_run(asked):
     assert rewards(ablations.reward(SETTINGS, rows)) == rewards(ablations.reward(SETTINGS, run))
 
 
-def test_objectives_are_held_against_ppo(asked):
+def test_objectives_are_held_against_ppo(trained_variants):
     compared = ablations.table_4(SETTINGS, ablations.tests(SETTINGS))
     assert rewards(compared) == {"PPO": 1, "GRPO": 0.5, "PPO, then SFT": 3, "PPO, then DPO": 2}
     assert compared.baselines == dict.fromkeys(["GRPO", "PPO, then SFT", "PPO, then DPO"], "PPO")
     assert compared.gains["reward"]["value"]["PPO, then DPO"] == 1
 
 
-def test_imitation_is_held_against_none_with_masks_and_without(asked):
+def test_imitation_is_held_against_none_with_masks_and_without(trained_variants):
     compared = ablations.sft(SETTINGS, ablations.tests(SETTINGS))
     assert compared.baselines == {"SFT": "no SFT", "no masks, SFT": "no masks, no SFT"}
     assert compared.gains["reward"]["value"].to_dict() == {"SFT": 2, "no masks, SFT": 2.5}
 
 
-def test_masks_are_compared_after_imitation(asked):
+def test_masks_are_compared_after_imitation(trained_variants):
     compared = ablations.masks(SETTINGS, ablations.tests(SETTINGS))
     assert rewards(compared) == {"masks": 3, "no masks": 4} and compared.baselines == {
         "no masks": "masks"
     }
 
 
-def test_the_discount_and_the_reward_are_compared_after_imitation(asked):
+def test_the_discount_and_the_reward_are_compared_after_imitation(trained_variants):
     tests = ablations.tests(SETTINGS)
     assert rewards(ablations.discount(SETTINGS, tests)) == {"discount": 3, "no discount": 2.5}
     assert rewards(ablations.reward(SETTINGS, tests)) == {"shaped reward": 3, "sparse reward": 3.5}
 
 
-def test_encoders_are_compared_in_arc_itself(asked):
+def test_encoders_are_compared_in_arc_itself(trained_variants):
     compared = ablations.encoders(SETTINGS, ablations.test_encoders(SETTINGS))
     assert rewards(compared) == {OWN: 3, OTHER: 4} and compared.baselines == {OTHER: OWN}
     assert compared.backend == SETTINGS.llm.models[SETTINGS.configuration.model].backend == "lab"

@@ -84,7 +84,7 @@ def test_what_is_valid_passes_as_it_is_and_what_is_not_is_refused(structure):
 
 
 @pytest.mark.parametrize(
-    "structure, told",
+    "structure, complaint",
     [
         ((9, 0, 0, 0, 0, 0), "workflow lies in 0 to 8, not 9"),
         ((-1, 0, 0, 0, 0, 0), "workflow lies in 0 to 8, not -1"),
@@ -99,10 +99,10 @@ def test_what_is_valid_passes_as_it_is_and_what_is_not_is_refused(structure):
         ),
     ],
 )
-def test_an_error_names_the_dimension_the_value_and_what_is_allowed(structure, told):
+def test_an_error_names_the_dimension_the_value_and_what_is_allowed(structure, complaint):
     with pytest.raises(SpaceError) as error:
         action_space.check_structure(structure)
-    assert str(error.value) == told
+    assert str(error.value) == complaint
 
 
 # Configurations ------------------------------------------------------------------------------------
@@ -120,8 +120,8 @@ def test_a_workflow_has_the_agents_of_the_paper():
 
 def test_equal_configurations_have_one_digest_and_others_another():
     structure, atoms = (2, 5, 8, 0, 1, 2), (("a",), (), ("b", "c"))
-    others = [((), (), ()), (("a",), (), ("c", "b")), ((), ("a",), ("b", "c"))]
-    digests = [Configuration(structure, told).digest for told in (atoms, *others)]
+    other_atoms = [((), (), ()), (("a",), (), ("c", "b")), ((), ("a",), ("b", "c"))]
+    digests = [Configuration(structure, names).digest for names in (atoms, *other_atoms)]
     assert len({*digests, Configuration((2, 5, 8, 0, 1, 1), atoms).digest}) == 5
     assert Configuration(structure, atoms).digest == digests[0]
 
@@ -157,10 +157,14 @@ def test_an_unknown_tool_is_named_with_those_that_there_are():
 
 
 def test_a_configuration_tells_what_each_agent_has():
-    made = Configuration((2, 5, 8, 0, 1, 2))
-    assert made.workflow == "verify"
-    assert [made.tools(agent) for agent in range(3)] == [("calculator", "lookup"), ("python",), ()]
-    assert [made.tier(agent) for agent in range(3)] == [0, 1, 2]
+    configuration = Configuration((2, 5, 8, 0, 1, 2))
+    assert configuration.workflow == "verify"
+    assert [configuration.tools(agent) for agent in range(3)] == [
+        ("calculator", "lookup"),
+        ("python",),
+        (),
+    ]
+    assert [configuration.tier(agent) for agent in range(3)] == [0, 1, 2]
 
 
 @given(STRUCTURE.filter(lambda structure: structure in POSSIBLE))

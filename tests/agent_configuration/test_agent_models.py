@@ -55,7 +55,7 @@ def say(speaker, messages=TOLD, tools=(), limit: int = 24, key: int = 0) -> Repl
 
 
 @pytest.mark.parametrize(
-    "tools, limit, said",
+    "tools, limit, reply",
     [
         (["calculator"], 24, make_turn(CALLING, IN + 2, 7, ("calculator", "4 * 8"))),
         ([], 24, make_turn(CALLING, IN, 8)),  # only text, with the token that ends a turn
@@ -65,10 +65,10 @@ def say(speaker, messages=TOLD, tools=(), limit: int = 24, key: int = 0) -> Repl
     ids=["with tools", "without", "truncated", "too long"],
 )
 def test_a_turn_ends_with_a_call_where_tools_are_on_offer_or_at_its_limit(
-    tools, limit, said, caller
+    tools, limit, reply, caller
 ):
     with at_work(caller) as lab:
-        assert summarize(say(lab, tools=tools, limit=limit)) == summarize(said)
+        assert summarize(say(lab, tools=tools, limit=limit)) == summarize(reply)
 
 
 def test_price_and_pace_are_those_of_the_card(caller):
@@ -107,23 +107,25 @@ def test_equal_requests_at_the_same_time_are_answered_once():
 
     with at_work(random_model(), 1.0) as lab:
         lab.model._batcher.submit = engine = Mock(wraps=lab.model._batcher.submit)
-        assert len({said.text for said in asyncio.run(thrice(lab))}) == 1
+        assert len({reply.text for reply in asyncio.run(thrice(lab))}) == 1
     assert [len(handed.args[0]) for handed in engine.call_args_list] == [1]
 
 
 def test_requests_side_by_side_get_what_they_get_alone():
-    asked = [(f"{i} + {i} = ?", i) for i in range(9)]
+    questions = [(f"{i} + {i} = ?", i) for i in range(9)]
 
     async def together(lab):
         return await asyncio.gather(
-            *(lab.take_turn([{"role": "user", "content": q}], {}, 12, key) for q, key in asked)
+            *(lab.take_turn([{"role": "user", "content": q}], {}, 12, key) for q, key in questions)
         )
 
     with at_work(random_model(), 1.0) as lab:
         at_once = asyncio.run(together(lab))
     with at_work(random_model(), 1.0) as lab:
-        alone = [say(lab, [{"role": "user", "content": q}], limit=12, key=key) for q, key in asked]
-    assert at_once == alone and len({said.text for said in alone}) > 5
+        replies_alone = [
+            say(lab, [{"role": "user", "content": q}], limit=12, key=key) for q, key in questions
+        ]
+    assert at_once == replies_alone and len({reply.text for reply in replies_alone}) > 5
 
 
 # Any other chat model ----------------------------------------------------------------------------
@@ -203,22 +205,22 @@ def test_one_call_is_carried_out_of_several_and_no_other_stands_in_the_exchange(
         for name in ("first", "second")
     ]
     message = {"role": "assistant", "content": None, "tool_calls": calls}
-    said, _ = ChatAgentModel(StubModel("7"), 0.0, 0.0).write_exchange(
+    reply, _ = ChatAgentModel(StubModel("7"), 0.0, 0.0).write_exchange(
         call_tool("{}", message, "first"), "32"
     )
-    assert [call["id"] for call in said["tool_calls"]] == ["first"]
+    assert [call["id"] for call in reply["tool_calls"]] == ["first"]
 
 
 def test_a_call_without_an_id_gets_one_that_hangs_on_the_call():
     agent = ChatAgentModel(StubModel("7"), 0.0, 0.0)
     arguments = json.dumps({"expression": "4 * 8"})
-    said, result = agent.write_exchange(call_tool(arguments), "32")
-    (call,) = said["tool_calls"]
-    assert said["content"] == "so" and call["type"] == "function"
+    reply, result = agent.write_exchange(call_tool(arguments), "32")
+    (call,) = reply["tool_calls"]
+    assert reply["content"] == "so" and call["type"] == "function"
     assert call["function"] == {"name": "calculator", "arguments": arguments}
     assert result == {"role": "tool", "content": "32", "tool_call_id": call["id"]}
-    other = agent.write_exchange(call_tool("{}"), "32")[1]["tool_call_id"]
-    assert other != call["id"]
+    other_id = agent.write_exchange(call_tool("{}"), "32")[1]["tool_call_id"]
+    assert other_id != call["id"]
 
 
 def test_notes_hold_the_words_of_a_call_and_no_json():

@@ -40,11 +40,9 @@ def system(voice: Voice, loop) -> System:
     return System(voice, toolbox(), TIERS, {atom.name: atom.hint for atom in ATOMS}, loop)
 
 
-def echo(asked: Asked) -> str:
+def echo(request: Asked) -> str:
     """The sum, if it is one digit and one digit; with the key, so that tries differ."""
-    return (
-        f"<think> {asked.key} </think> <answer> {7 if '3 + 4 =' in asked.content else 0} </answer>"
-    )
+    return f"<think> {request.key} </think> <answer> {7 if '3 + 4 =' in request.content else 0} </answer>"
 
 
 def test_equal_jobs_are_done_once_and_others_are_not(loop):
@@ -62,7 +60,7 @@ def test_equal_jobs_are_done_once_and_others_are_not(loop):
 
 
 def test_the_dice_of_a_job_hang_on_its_question_and_its_draw_and_on_nobody_else(loop):
-    alone = system(Voice(echo), loop).run([ConfiguredQuestion(CHAIN, DIRECT, 3)])
+    outcomes_alone = system(Voice(echo), loop).run([ConfiguredQuestion(CHAIN, DIRECT, 3)])
     crowd = [
         ConfiguredQuestion(LONG, DIRECT),
         ConfiguredQuestion(CHAIN, DIRECT, 3),
@@ -70,7 +68,7 @@ def test_the_dice_of_a_job_hang_on_its_question_and_its_draw_and_on_nobody_else(
         ConfiguredQuestion(CHAIN, DIRECT),
     ]
     among = system(Voice(echo), loop).run(crowd)
-    assert alone[0] == among[1]
+    assert outcomes_alone[0] == among[1]
     keys = [outcome.trail[0].steps for outcome in among]
     assert keys[1] == keys[2] and len(set(keys)) == 3 and all(0 <= int(key) < 2**62 for key in keys)
 
@@ -87,65 +85,65 @@ def test_agents_are_told_their_atoms_and_have_their_tools_and_budgets(loop):
     assert (second.system, second.tools, second.limit) == ("only the answer", (), 20)
 
 
-def costly(asked: Asked) -> Reply:
+def costly(request: Asked) -> Reply:
     """A reasoner who calls a tool first and is cut, and an answerer."""
-    if asked.role == "answerer":
+    if request.role == "answerer":
         return make_turn("<answer> 7 </answer>", 100, 4)
     return (
         make_turn(SUM, 10, 6, parse_tool_call(SUM))
-        if asked.number == 1
+        if request.number == 1
         else make_turn("<think> so", 20, 24, None, True)
     )
 
 
 def test_an_outcome_adds_up_what_its_calls_cost(loop):
-    (one,) = system(Voice(costly, prices=(0.001, 0.1), pace=0.5), loop).run(
+    (outcome,) = system(Voice(costly, prices=(0.001, 0.1), pace=0.5), loop).run(
         [ConfiguredQuestion(CHAIN, REASON)]
     )
-    assert (one.correct, one.answer, one.text) == (True, "7", "<answer> 7 </answer>")
-    assert (one.calls, one.turns, one.tokens_in, one.tokens_out) == (2, 3, 130, 34)
-    assert (one.used, one.tools) == (1, ("calculator",))
+    assert (outcome.correct, outcome.answer, outcome.text) == (True, "7", "<answer> 7 </answer>")
+    assert (outcome.calls, outcome.turns, outcome.tokens_in, outcome.tokens_out) == (2, 3, 130, 34)
+    assert (outcome.used, outcome.tools) == (1, ("calculator",))
     assert (
-        one.cost_usd == pytest.approx(0.13 + 3.4)
-        and one.seconds == 17.0
-        and one.cut == 1
-        and one.failures == ()
+        outcome.cost_usd == pytest.approx(0.13 + 3.4)
+        and outcome.seconds == 17.0
+        and outcome.cut == 1
+        and outcome.failures == ()
     )
-    assert [(note.role, note.agent, note.at) for note in one.trail] == [
+    assert [(note.role, note.agent, note.at) for note in outcome.trail] == [
         ("reasoner", 0, 15.0),
         ("answerer", 2, 17.0),
     ]
 
 
 def test_an_answer_that_does_not_end_in_its_tags_is_wrong(loop):
-    (one,) = system(Voice(lambda asked: "<answer> 7 </answer> or so"), loop).run(
+    (outcome,) = system(Voice(lambda request: "<answer> 7 </answer> or so"), loop).run(
         [ConfiguredQuestion(CHAIN, DIRECT)]
     )
-    assert not one.correct and one.answer is None
+    assert not outcome.correct and outcome.answer is None
 
 
 def test_rewards_take_each_number_from_its_own_column(loop):
     """Two calls, 34 of 90 tokens, one use of two allotted tools; then nothing used of one; then nothing at all."""
-    made = system(Voice(costly), loop)
+    agents = system(Voice(costly), loop)
     idle = Configuration((0, 8, 0, 2, 0, 0))
     jobs = [
         ConfiguredQuestion(CHAIN, REASON),
         ConfiguredQuestion(CHAIN, idle),
         ConfiguredQuestion(LONG, DIRECT),
     ]
-    outcomes = made.run(jobs)
+    outcomes = agents.run(jobs)
     weights = Weights(alpha=2, beta_s=3, beta_t=45, eta=7, delta_1=11, delta_2=13, delta_3=17)
-    paid = made.compute_rewards(jobs, outcomes, weights)
-    assert made.max_tokens == 90.0
-    assert paid == pytest.approx([2 - 6 - 17 + 7 * (11 + 13), 2 - 3 - 2 - 7 * 17, -3 - 2])
+    rewards = agents.compute_rewards(jobs, outcomes, weights)
+    assert agents.max_tokens == 90.0
+    assert rewards == pytest.approx([2 - 6 - 17 + 7 * (11 + 13), 2 - 3 - 2 - 7 * 17, -3 - 2])
 
 
 @pytest.mark.parametrize("kind, is_scored", [("refusal", True), ("moderation", False)])
 def test_a_prompt_that_a_filter_stops_is_not_scored_and_a_refusal_is_wrong(loop, kind, is_scored):
-    made = system(Voice(lambda asked: make_turn("", 3, 0, failure=kind), "endpoint"), loop)
+    agents = system(Voice(lambda request: make_turn("", 3, 0, failure=kind), "endpoint"), loop)
     jobs = [ConfiguredQuestion(CHAIN, DIRECT)]
-    outcomes = made.run(jobs)
-    (row,) = make_table(jobs, outcomes, made.compute_rewards(jobs, outcomes, Weights())).to_dict(
+    outcomes = agents.run(jobs)
+    (row,) = make_table(jobs, outcomes, agents.compute_rewards(jobs, outcomes, Weights())).to_dict(
         "records"
     )
     assert (row["failures"], row["lost_calls"]) == (1, int(not is_scored))
@@ -163,10 +161,10 @@ def test_a_question_that_was_lost_for_one_is_left_out_for_all():
 
 
 def test_the_table_has_a_row_per_job_with_its_parts(loop):
-    made = system(Voice(costly, prices=(0.001, 0.1), pace=0.5), loop)
+    agents = system(Voice(costly, prices=(0.001, 0.1), pace=0.5), loop)
     jobs = [ConfiguredQuestion(CHAIN, REASON), ConfiguredQuestion(LONG, DIRECT)]
-    told = make_table(jobs, made.run(jobs), np.array([1.5, -2.0]))
-    first, second = told.to_dict("records")
+    table = make_table(jobs, agents.run(jobs), np.array([1.5, -2.0]))
+    first, second = table.to_dict("records")
     expected = {
         "key": "chain/3 + 4",
         "prompt": "3 + 4 = ?",
@@ -199,7 +197,7 @@ def test_the_table_has_a_row_per_job_with_its_parts(loop):
         "answer": "7",
         "text": "<answer> 7 </answer>",
     }
-    assert first == expected and list(told.columns) == list(expected)
+    assert first == expected and list(table.columns) == list(expected)
     assert (second["key"], second["correct"], second["reward"], second["answer"]) == (
         LONG.id,
         0.0,
@@ -216,11 +214,11 @@ def test_the_table_has_a_row_per_job_with_its_parts(loop):
         "choice",
     )
     jobs = [ConfiguredQuestion(facts, DIRECT)]
-    assert make_table(jobs, made.run(jobs), np.zeros(1))["group"].tolist() == ["choice"]
+    assert make_table(jobs, agents.run(jobs), np.zeros(1))["group"].tolist() == ["choice"]
 
 
 def test_slow_episodes_keep_their_place(loop):
-    voice = Voice(echo, wait=lambda asked: 0.02 if asked.content == LONG.prompt else 0.0)
+    voice = Voice(echo, wait=lambda request: 0.02 if request.content == LONG.prompt else 0.0)
     outcomes = system(voice, loop).run(
         [ConfiguredQuestion(LONG, DIRECT), ConfiguredQuestion(CHAIN, DIRECT)]
     )
@@ -228,17 +226,17 @@ def test_slow_episodes_keep_their_place(loop):
 
 
 def test_an_empty_batch_is_no_outcome_and_a_system_can_be_awaited_on_a_running_loop(loop):
-    made = system(Voice(echo), loop)
-    assert made.run([]) == [] and len(made.compute_rewards([], [], Weights())) == 0
-    assert asyncio.run(made.run_async([ConfiguredQuestion(CHAIN, DIRECT)])) == made.run(
+    agents = system(Voice(echo), loop)
+    assert agents.run([]) == [] and len(agents.compute_rewards([], [], Weights())) == 0
+    assert asyncio.run(agents.run_async([ConfiguredQuestion(CHAIN, DIRECT)])) == agents.run(
         [ConfiguredQuestion(CHAIN, DIRECT)]
     )
 
 
 def test_the_table_says_that_nothing_was_answered_and_needs_as_many_rewards_as_jobs(loop):
     jobs = [ConfiguredQuestion(CHAIN, DIRECT)]
-    outcomes = system(Voice(lambda asked: "no"), loop).run(jobs)
-    told = make_table(jobs, outcomes, np.zeros(1))
-    assert told[["answered", "answer", "text"]].values.tolist() == [[0.0, "", "no"]]
+    outcomes = system(Voice(lambda request: "no"), loop).run(jobs)
+    table = make_table(jobs, outcomes, np.zeros(1))
+    assert table[["answered", "answer", "text"]].values.tolist() == [[0.0, "", "no"]]
     with pytest.raises(ValueError):
         make_table(jobs, outcomes, np.zeros(2))

@@ -19,14 +19,14 @@ DONE = "<answer> 32 </answer>"
 # Budgets -------------------------------------------------------------------------------------------
 
 
-def spender(*wanted: int):
+def spender(*num_tokens: int):
     """Who writes so many tokens a turn, or what is left, and calls a tool each time."""
-    left = iter(wanted)
+    remaining = iter(num_tokens)
 
-    def reply(asked: Asked) -> Reply:
-        wants = next(left)
-        if wants > asked.limit:
-            return make_turn("", 1, asked.limit, None, True)
+    def reply(request: Asked) -> Reply:
+        wants = next(remaining)
+        if wants > request.limit:
+            return make_turn("", 1, request.limit, None, True)
         return make_turn(SUM, 1, wants, parse_tool_call(SUM))
 
     return reply
@@ -34,43 +34,45 @@ def spender(*wanted: int):
 
 def test_what_is_left_of_a_budget_shrinks_from_turn_to_turn_and_what_was_found_before_a_cut_is_kept():
     voice = Voice(spender(10, 10, 10))
-    last, made = one_call(voice, tiers=TIERS, budget=1)
-    assert [asked.limit for asked in voice.heard] == [24, 14, 4]
-    assert made.usage.tokens_out == 24 and made.usage.cut == 1 and last.cut and last.answer is None
-    assert last.steps == "4 * 8 : 32 ; 4 * 8 : 32" and made.usage.tools == ["calculator"] * 2
+    last, agents = one_call(voice, tiers=TIERS, budget=1)
+    assert [request.limit for request in voice.heard] == [24, 14, 4]
+    assert (
+        agents.usage.tokens_out == 24 and agents.usage.cut == 1 and last.cut and last.answer is None
+    )
+    assert last.steps == "4 * 8 : 32 ; 4 * 8 : 32" and agents.usage.tools == ["calculator"] * 2
 
 
 def test_a_budget_that_is_spent_on_a_tools_call_leaves_nothing_to_run_it_with():
     """The call is written, but there is no token left to read its result with."""
-    last, made = one_call(Voice(spender(8)), budget=0, tiers=TIERS)
-    assert made.usage.turns == 1 and made.usage.tools == [] and last.cut and last.steps == ""
+    last, agents = one_call(Voice(spender(8)), budget=0, tiers=TIERS)
+    assert agents.usage.turns == 1 and agents.usage.tools == [] and last.cut and last.steps == ""
 
 
 @settings(deadline=None)
 @given(st.lists(st.integers(1, 40), min_size=7, max_size=7), st.integers(0, 2))
-def test_no_call_writes_more_than_its_budget_or_is_asked_without_any(wanted, budget):
-    voice = Voice(spender(*wanted))
-    _, made = one_call(voice, budget=budget, tiers=TIERS)
-    limits = [asked.limit for asked in voice.heard]
-    assert made.usage.tokens_out <= TIERS[budget] and min(limits) >= 1
-    assert limits == [TIERS[budget] - sum(wanted[:turn]) for turn in range(len(limits))]
+def test_no_call_writes_more_than_its_budget_or_is_asked_without_any(num_tokens, budget):
+    voice = Voice(spender(*num_tokens))
+    _, agents = one_call(voice, budget=budget, tiers=TIERS)
+    limits = [request.limit for request in voice.heard]
+    assert agents.usage.tokens_out <= TIERS[budget] and min(limits) >= 1
+    assert limits == [TIERS[budget] - sum(num_tokens[:turn]) for turn in range(len(limits))]
 
 
 @pytest.mark.parametrize(
-    "said, cut", [(make_turn("<think> 4 *", 1, 8, None, True), 1), (make_turn(DONE, 1, 8), 0)]
+    "replies, cut", [(make_turn("<think> 4 *", 1, 8, None, True), 1), (make_turn(DONE, 1, 8), 0)]
 )
-def test_only_calls_that_were_truncated_count_as_cut(said, cut):
-    last, made = one_call(Voice(voiced(said)), budget=0, tiers=TIERS)
-    assert made.usage.cut == cut and last.cut == bool(cut)
+def test_only_calls_that_were_truncated_count_as_cut(replies, cut):
+    last, agents = one_call(Voice(voiced(replies)), budget=0, tiers=TIERS)
+    assert agents.usage.cut == cut and last.cut == bool(cut)
 
 
 @pytest.mark.parametrize("tokens_out, is_counted", [(8, True), (5, True), (5, False)])
 def test_a_call_that_is_cut_with_budget_left_met_a_limit_of_the_model(tokens_out, is_counted):
     cut_turn = replace(make_turn("<think> 4 *", 1, tokens_out, cut=True), is_counted=is_counted)
-    last, made = one_call(Voice(voiced(cut_turn)), budget=0, tiers=TIERS)
+    last, agents = one_call(Voice(voiced(cut_turn)), budget=0, tiers=TIERS)
     budget_left = TIERS[0] - tokens_out
-    assert last.cut and made.usage.cut == 1
-    assert made.usage.cut_by_model == int(is_counted and budget_left > 0)
+    assert last.cut and agents.usage.cut == 1
+    assert agents.usage.cut_by_model == int(is_counted and budget_left > 0)
 
 
 # Tools ---------------------------------------------------------------------------------------------
@@ -80,12 +82,12 @@ def test_a_tool_is_run_and_its_result_is_read():
     voice = Voice(
         voiced(SUM, "<call> lookup friend Ana </call>", "<think> so </think> <answer> Bo </answer>")
     )
-    last, made = one_call(voice)
-    assert [asked.last for asked in voice.heard] == ["Q", "32", "Bo"]
+    last, agents = one_call(voice)
+    assert [request.last for request in voice.heard] == ["Q", "32", "Bo"]
     assert (
-        made.usage.tools == ["calculator", "lookup"]
-        and made.usage.calls == 1
-        and made.usage.turns == 3
+        agents.usage.tools == ["calculator", "lookup"]
+        and agents.usage.calls == 1
+        and agents.usage.turns == 3
     )
     assert (last.steps, last.answer) == ("4 * 8 : 32 ; friend Ana : Bo ; so", "Bo")
 
@@ -102,17 +104,17 @@ def test_only_allotted_tools_are_offered(allotted, offered):
 def test_the_answerer_of_others_has_no_tools_whatever_is_allotted():
     voice = Voice(voiced("<answer> a </answer>", DONE))
     run(team(voice, (1, 15, 0, 0, 0, 0)))
-    assert [len(asked.tools) for asked in voice.heard] == [4, 0]
+    assert [len(request.tools) for request in voice.heard] == [4, 0]
 
 
 def test_a_wrong_call_is_answered_with_error_and_the_agent_goes_on():
     voice = Voice(
         voiced("<call> calculator four </call>", "<call> lookup friend </call>", SUM, DONE)
     )
-    last, made = one_call(voice)
-    assert [asked.last for asked in voice.heard] == ["Q", "error", "error", "32"]
+    last, agents = one_call(voice)
+    assert [request.last for request in voice.heard] == ["Q", "error", "error", "32"]
     assert last.answer == "32" and last.steps == "four : error ; friend : error ; 4 * 8 : 32"
-    assert made.usage.tools == ["calculator", "lookup", "calculator"]
+    assert agents.usage.tools == ["calculator", "lookup", "calculator"]
 
 
 # What is left for others ---------------------------------------------------------------------------
@@ -146,7 +148,7 @@ def test_a_note_holds_thoughts_and_answer_also_where_they_were_cut(text, steps, 
 
 
 @pytest.mark.parametrize(
-    "structure, lengths, done",
+    "structure, lengths, ready_at",
     [
         ((2, 0, 0, 0, 0, 0), {"reasoner": [4], "verifier": [6], "answerer": [2]}, [2, 5, 6]),
         ((3, 0, 0, 0, 0, 0), {"router": [2], "reasoner": [4], "answerer": [2]}, [1, 3, 4]),
@@ -157,37 +159,40 @@ def test_a_note_holds_thoughts_and_answer_also_where_they_were_cut(text, steps, 
     ids=["verify", "routing", "orchestrator", "voting", "sectioning"],
 )
 def test_calls_take_the_sum_of_their_seconds_and_those_at_the_same_time_the_longest(
-    structure, lengths, done
+    structure, lengths, ready_at
 ):
     """At half a second a token."""
 
-    def reply(asked: Asked) -> Reply:
-        said = (
+    def reply(request: Asked) -> Reply:
+        replies = (
             "<answer> first a then b </answer>"
-            if asked.role == "router"
+            if request.role == "router"
             else "<answer> x </answer>"
         )
-        return make_turn(said, 1, lengths[asked.role][asked.number - 1])
+        return make_turn(replies, 1, lengths[request.role][request.number - 1])
 
-    made = team(Voice(reply, pace=0.5), structure, tiers=(100, 100, 100))
-    last = run(made)
-    assert [note.at for note in made.usage.trail] == done and last.at == done[-1]
+    agents = team(Voice(reply, pace=0.5), structure, tiers=(100, 100, 100))
+    last = run(agents)
+    assert [note.at for note in agents.usage.trail] == ready_at and last.at == ready_at[-1]
 
 
 def test_failures_are_recorded_and_truncations_are_not_failures():
-    said = [make_turn("", 0, 0, failure="timeout"), make_turn("x", 1, 1, None, True, "truncated")]
-    made = team(Voice(voiced(*said)), (1, 0, 0, 0, 0, 0))
-    last = run(made)
-    assert made.usage.failures == ["timeout"] and made.usage.cut == 1 and last.answer is None
-    assert made.usage.trail[0].whole == "nothing"
+    replies = [
+        make_turn("", 0, 0, failure="timeout"),
+        make_turn("x", 1, 1, None, True, "truncated"),
+    ]
+    agents = team(Voice(voiced(*replies)), (1, 0, 0, 0, 0, 0))
+    last = run(agents)
+    assert agents.usage.failures == ["timeout"] and agents.usage.cut == 1 and last.answer is None
+    assert agents.usage.trail[0].whole == "nothing"
 
 
 def test_a_tool_that_is_not_allotted_is_never_run():
     voice = Voice(voiced(make_turn("<call> python print </call>", 1, 1, ("python", "print"))))
-    last, made = one_call(voice, tools=1)
+    last, agents = one_call(voice, tools=1)
     assert (
-        made.usage.tools == []
-        and made.usage.turns == 1
+        agents.usage.tools == []
+        and agents.usage.turns == 1
         and last.answer is None
         and last.steps == ""
     )
@@ -200,17 +205,17 @@ def test_a_model_of_another_kind_is_told_what_was_wrong():
 
 
 def test_an_agent_calls_six_tools_at_the_most():
-    last, made = one_call(Voice(voiced(*[SUM] * 9)), tiers=(8, 24, 10**6))
-    assert made.usage.turns == MOST_TOOLS + 1 == 7 and made.usage.tools == ["calculator"] * 6
+    last, agents = one_call(Voice(voiced(*[SUM] * 9)), tiers=(8, 24, 10**6))
+    assert agents.usage.turns == MOST_TOOLS + 1 == 7 and agents.usage.tools == ["calculator"] * 6
     assert last.answer is None and last.steps == " ; ".join(["4 * 8 : 32"] * 6)
 
 
 def test_a_journal_is_all_steps_and_the_last_answer():
-    told = (("one", "7"), ("", None), ("three", "9"))
-    left = [Note("reasoner", 0, steps, answer, "", 0.0) for steps, answer in told]
-    (part,) = journal(left)
-    assert part.text == "evidence one ; three answer 9" and part.sources == tuple(left)
-    assert journal(left[:2])[0].text == "evidence one" and journal([]) == ()
+    contents = (("one", "7"), ("", None), ("three", "9"))
+    remaining = [Note("reasoner", 0, steps, answer, "", 0.0) for steps, answer in contents]
+    (context,) = journal(remaining)
+    assert context.text == "evidence one ; three answer 9" and context.sources == tuple(remaining)
+    assert journal(remaining[:2])[0].text == "evidence one" and journal([]) == ()
 
 
 def test_a_lab_model_is_told_its_role_and_its_hints():
@@ -223,7 +228,7 @@ def test_a_lab_model_is_told_its_role_and_its_hints():
         ),
         "3 + 4 = ?",
     )
-    assert [asked.messages for asked in voice.heard] == [
+    assert [request.messages for request in voice.heard] == [
         [
             {"role": "system", "content": "role reasoner be brief avoid error"},
             {"role": "user", "content": "3 + 4 = ?"},
@@ -241,14 +246,19 @@ def test_tokens_dollars_and_seconds_add_up_over_all_turns():
         make_turn("<answer> 32 </answer>", 20, 3),
         make_turn(DONE, 30, 2),
     ]
-    made = team(Voice(voiced(*turns), prices=(0.001, 0.1), pace=0.5), (1, 1, 0, 2, 0, 2))
-    run(made)
-    assert (made.usage.calls, made.usage.turns, made.usage.tokens_in, made.usage.tokens_out) == (
+    agents = team(Voice(voiced(*turns), prices=(0.001, 0.1), pace=0.5), (1, 1, 0, 2, 0, 2))
+    run(agents)
+    assert (
+        agents.usage.calls,
+        agents.usage.turns,
+        agents.usage.tokens_in,
+        agents.usage.tokens_out,
+    ) == (
         2,
         3,
         60,
         10,
     )
-    assert made.usage.cost_usd == pytest.approx(0.06 + 1.0) and [
-        note.at for note in made.usage.trail
+    assert agents.usage.cost_usd == pytest.approx(0.06 + 1.0) and [
+        note.at for note in agents.usage.trail
     ] == [4.0, 5.0]

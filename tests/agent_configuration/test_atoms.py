@@ -29,25 +29,27 @@ GOOD = "{strategy: verify, hint: be brief, text: Be quick.}"
 
 
 def test_the_library_loads_with_names_that_say_where_an_atom_stands():
-    assert len({one.name for one in LIBRARY}) == len(LIBRARY) > 20
-    assert all(one.name.startswith(f"{one.family}/{one.role}/") for one in LIBRARY)
-    assert {one.family for one in LIBRARY} == {"base", *(kind.name for kind in KINDS)}
-    assert {one.role for one in LIBRARY} == set(AGENTS)
+    assert len({atom.name for atom in LIBRARY}) == len(LIBRARY) > 20
+    assert all(atom.name.startswith(f"{atom.family}/{atom.role}/") for atom in LIBRARY)
+    assert {atom.family for atom in LIBRARY} == {"base", *(kind.name for kind in KINDS)}
+    assert {atom.role for atom in LIBRARY} == set(AGENTS)
     for role in AGENTS:  # no two say the same
-        own = [one for one in LIBRARY if one.role == role]
-        hints = [one.hint for one in own if one.hint is not None]
-        assert len(set(hints)) == len(hints) and len({one.text for one in own}) == len(own)
+        atoms_of_role = [atom for atom in LIBRARY if atom.role == role]
+        hints = [atom.hint for atom in atoms_of_role if atom.hint is not None]
+        assert len(set(hints)) == len(hints) and len({atom.text for atom in atoms_of_role}) == len(
+            atoms_of_role
+        )
 
 
 LAB_ATOMS = select_atoms(LIBRARY, "lab")
 
 
-@pytest.mark.parametrize("one", LAB_ATOMS, ids=[one.name for one in LAB_ATOMS])
-def test_lab_agents_are_offered_only_hints_that_their_role_was_trained_to_obey(one):
-    assert get_tokenizer().convert_tokens_to_ids(UNK) not in encode(one.hint)
+@pytest.mark.parametrize("atom", LAB_ATOMS, ids=[atom.name for atom in LAB_ATOMS])
+def test_lab_agents_are_offered_only_hints_that_their_role_was_trained_to_obey(atom):
+    assert get_tokenizer().convert_tokens_to_ids(UNK) not in encode(atom.hint)
     obeyed = {"reasoner": {STEPS, BRIEF}, "verifier": {CHECK}, "answerer": set()}
-    assert one.hint in obeyed[one.role] | set(team_traces.TOOL_HINTS.values())
-    assert one.hint not in team_traces.DECOYS
+    assert atom.hint in obeyed[atom.role] | set(team_traces.TOOL_HINTS.values())
+    assert atom.hint not in team_traces.DECOYS
 
 
 def test_nine_of_the_twenty_seven_instructions_mean_something_to_lab_agents():
@@ -56,7 +58,7 @@ def test_nine_of_the_twenty_seven_instructions_mean_something_to_lab_agents():
 
 
 def test_a_kind_of_question_is_offered_its_own_instructions_and_those_for_all():
-    families = {one.family for one in select_atoms(LIBRARY, "http", "chain")}
+    families = {atom.family for atom in select_atoms(LIBRARY, "http", "chain")}
     assert families == {"base", "chain"}
 
 
@@ -68,13 +70,21 @@ def test_a_library_keeps_the_order_of_its_file(tmp_path):
     path.write_text(
         f"base: {{verifier: {{b: {GOOD}, a: {GOOD}}}}}\nchain: {{reasoner: {{c: {GOOD}}}}}"
     )
-    made = read_library(path)
-    assert [one.name for one in made] == ["base/verifier/b", "base/verifier/a", "chain/reasoner/c"]
-    assert (made[0].hint, made[0].text, made[0].strategy) == ("be brief", "Be quick.", "verify")
+    atoms_of_file = read_library(path)
+    assert [atom.name for atom in atoms_of_file] == [
+        "base/verifier/b",
+        "base/verifier/a",
+        "chain/reasoner/c",
+    ]
+    assert (atoms_of_file[0].hint, atoms_of_file[0].text, atoms_of_file[0].strategy) == (
+        "be brief",
+        "Be quick.",
+        "verify",
+    )
 
 
 @pytest.mark.parametrize(
-    "text, told",
+    "text, complaint",
     [
         (None, "is no library"),
         ("base: {reasoner: {a: [", "is no library of atoms that can be read"),
@@ -113,13 +123,13 @@ def test_a_library_keeps_the_order_of_its_file(tmp_path):
         ),
     ],
 )
-def test_a_library_that_is_none_is_refused_with_file_and_place(tmp_path, text, told):
+def test_a_library_that_is_none_is_refused_with_file_and_place(tmp_path, text, complaint):
     path = tmp_path / "atoms.yaml"
     if text is not None:
         path.write_text(text)
     with pytest.raises(ParamsError) as error:
         read_library(path)
-    assert str(path) in str(error.value) and told in str(error.value)
+    assert str(path) in str(error.value) and complaint in str(error.value)
 
 
 # Appendix E ----------------------------------------------------------------------------------------
@@ -147,8 +157,8 @@ def test_spread_is_large_for_clusters_and_unknown_for_few_atoms():
 
 
 def test_measures_of_a_family_are_those_of_its_own_atoms():
-    places = {"e": EAST, "n": NORTH, "d": DIAGONAL}
-    told = measure_families(
+    vectors_by_letter = {"e": EAST, "n": NORTH, "d": DIAGONAL}
+    measures = measure_families(
         [
             Atom(strategy=strategy, hint="be brief", text=text, family=family, role="reasoner")
             for text, strategy, family in (
@@ -158,11 +168,11 @@ def test_measures_of_a_family_are_those_of_its_own_atoms():
                 ("e", "tools", "chain"),
             )
         ],
-        lambda texts: np.array([places[text] for text in texts]),
+        lambda texts: np.array([vectors_by_letter[text] for text in texts]),
     )
-    assert list(told) == ["base", "chain"]
+    assert list(measures) == ["base", "chain"]
     near = math.sqrt(0.5)
-    base, chain = told["base"], told["chain"]
+    base, chain = measures["base"], measures["chain"]
     assert (base["atoms"], base["uniqueness"], base["coverage"]) == (
         2,
         pytest.approx(1),

@@ -79,8 +79,8 @@ def test_the_best_per_kind_is_never_below_the_best_constant_on_training_question
     tried["reward"] = np.random.default_rng(seed).normal(size=len(tried))
     constant = baselines.select_constant(tried, split="train")
     per_kind = baselines.select_constant_per_kind(tried, split="train")
-    means = [rows.groupby("group")["reward"].mean() for rows in (constant, per_kind)]
-    assert (means[1] >= means[0]).all()
+    mean_rewards = [rows.groupby("group")["reward"].mean() for rows in (constant, per_kind)]
+    assert (mean_rewards[1] >= mean_rewards[0]).all()
 
 
 def test_the_oracle_has_the_best_of_all_that_was_tried_or_chosen_and_of_equals_the_cheaper():
@@ -145,5 +145,5 @@ def test_between_configurations_that_are_all_alike_choosing_gains_nothing():
     gate = baselines.make_gate_rows(
         tried.assign(prompt=tried["key"], reward=correct, correct=correct)
     )
-    means = gate.groupby("method")["correct"].mean()
-    assert abs(means[BEST_PER_QUESTION] - means[BEST_CONSTANT]) < 0.1
+    mean_rewards = gate.groupby("method")["correct"].mean()
+    assert abs(mean_rewards[BEST_PER_QUESTION] - mean_rewards[BEST_CONSTANT]) < 0.1

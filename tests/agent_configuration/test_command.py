@@ -22,7 +22,7 @@ UNKNOWN = "Wherefore art thou Romeo, at 25 °C?"
 
 
 @pytest.fixture(scope="module")
-def place(apart, tmp_path_factory):
+def folder(isolated_files, tmp_path_factory):
     """A folder with lab models, and a policy that a study published: with budgets so small that it takes moments."""
     root = tmp_path_factory.mktemp("command")
     experiment.run(settings(tiers=[3, 4, 5]), [ARC], lab_models(root / "models"), root / "runs")
@@ -31,65 +31,65 @@ def place(apart, tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def at_home(place, monkeypatch):
+def at_home(folder, monkeypatch):
     """The parameters of the tests and the models of the folder."""
     make_context = experiment.make_context
     monkeypatch.setattr(config, "load", lambda profile=None: settings())
     monkeypatch.setattr(
         experiment,
         "make_context",
-        lambda told: make_context(told, place / "models", place / "runs"),
+        lambda params: make_context(params, folder / "models", folder / "runs"),
     )
 
 
 @pytest.fixture
-def ask(place):
+def ask(folder):
     """The command with the policy of the study."""
-    return lambda *given: command.main([*given, "--policy", str(place / "runs/policy")])
+    return lambda *arguments: command.main([*arguments, "--policy", str(folder / "runs/policy")])
 
 
 def complaint(capsys) -> str:
     """The one line on stderr; nothing was printed before it."""
-    told = capsys.readouterr()
-    lines = told.err.strip().splitlines()
-    assert len(lines) == 1 and lines[0].startswith("error: ") and told.out == ""
+    output = capsys.readouterr()
+    lines = output.err.strip().splitlines()
+    assert len(lines) == 1 and lines[0].startswith("error: ") and output.out == ""
     return lines[0]
 
 
 @pytest.fixture
-def played(monkeypatch):
+def episodes(monkeypatch):
     """Every job that the command gave the agents, with its outcome."""
-    kept, run = [], System.run
+    recorded, run = [], System.run
 
     def wrapped(system, jobs):
         outcomes = run(system, jobs)
-        kept.extend(zip(jobs, outcomes, strict=True))
+        recorded.extend(zip(jobs, outcomes, strict=True))
         return outcomes
 
     monkeypatch.setattr(System, "run", wrapped)
-    return kept
+    return recorded
 
 
 # It answers ---------------------------------------------------------------------------------------
 
 
 def test_it_prints_what_the_policy_likes_best_how_sure_it_was_what_agents_left_and_what_it_cost(
-    ask, place, played, capsys
+    ask, folder, episodes, capsys
 ):
     assert ask(KNOWN, "--seed", "7") == 0
     with experiment.open_workbench(
         experiment.make_context(settings()), settings().configuration
     ) as opened:
-        policy = experiment.read_published_policy(place / "runs/policy", opened, "chain")
+        policy = experiment.read_published_policy(folder / "runs/policy", opened, "chain")
         state = torch.from_numpy(opened.make_states([Item(KNOWN, "", "", "chain", 1, "any")]))
         (chosen,), reasons = (
             policy.decide(state).configurations,
             explain.list_reasons(policy, state),
         )
-    told = capsys.readouterr()
-    first, sure, notes, end = told.out.split("\n\n")
-    assert first == f"configuration: {chosen}" and told.err == ""
-    ((job, outcome),) = played
+    output = capsys.readouterr()
+    first, sure, notes, end = output.out.split("\n\n")
+    assert first == f"configuration: {chosen}" and output.err == ""
+    ((job, outcome),) = episodes
     assert (job.item.prompt, job.configuration, job.draw) == (KNOWN, chosen, 7)
 
     lines = [line.strip() for line in sure.splitlines()]
@@ -124,27 +124,27 @@ def test_it_prints_what_the_policy_likes_best_how_sure_it_was_what_agents_left_a
 
 
 def test_the_same_command_says_the_same_and_another_seed_only_throws_other_dice(ask, capsys):
-    told = []
+    outputs = []
     for seed in ("0", "0", "1", "2", "3"):
         assert ask(KNOWN, "--seed", seed) == 0
-        told.append(capsys.readouterr().out)
-    assert told[0] == told[1] and len(set(told)) > 1
-    assert len({tuple(text.split("\n\n")[:2]) for text in told}) == 1
+        outputs.append(capsys.readouterr().out)
+    assert outputs[0] == outputs[1] and len(set(outputs)) > 1
+    assert len({tuple(text.split("\n\n")[:2]) for text in outputs}) == 1
 
 
 @pytest.mark.parametrize("question", [UNKNOWN, "<answer> 7 </answer>"])
 def test_a_question_with_words_that_the_models_do_not_know_is_worked_on_all_the_same(
-    ask, question, played, capsys
+    ask, question, episodes, capsys
 ):
     assert ask(question) == 0
-    told = capsys.readouterr()
+    output = capsys.readouterr()
     assert (
-        "configuration: " in told.out
-        and "\nanswer: " in told.out
-        and "\ncost: " in told.out
-        and not told.err
+        "configuration: " in output.out
+        and "\nanswer: " in output.out
+        and "\ncost: " in output.out
+        and not output.err
     )
-    assert played[0][0].item.prompt == question and played[0][1].tokens_out > 0
+    assert episodes[0][0].item.prompt == question and episodes[0][1].tokens_out > 0
 
 
 # Mistakes -----------------------------------------------------------------------------------------
@@ -152,13 +152,13 @@ def test_a_question_with_words_that_the_models_do_not_know_is_worked_on_all_the_
 
 def test_without_a_policy_the_remedy_is_told(tmp_path, capsys):
     assert command.main([KNOWN, "--policy", str(tmp_path / "none")]) == 2
-    told = complaint(capsys)
-    assert f"no trained policy in {tmp_path / 'none'}" in told and "make repro" in told
+    line = complaint(capsys)
+    assert f"no trained policy in {tmp_path / 'none'}" in line and "make repro" in line
 
 
 @pytest.mark.parametrize("file", ["policy.json", "arc-chain.safetensors"])
-def test_a_broken_policy_is_named(file, place, tmp_path, capsys):
-    for path in (place / "runs/policy").iterdir():
+def test_a_broken_policy_is_named(file, folder, tmp_path, capsys):
+    for path in (folder / "runs/policy").iterdir():
         content = path.read_bytes()
         (tmp_path / path.name).write_bytes(
             content[: len(content) // 2] if path.name == file else content
@@ -168,7 +168,7 @@ def test_a_broken_policy_is_named(file, place, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("arguments", "phrases"),
     [
         *(([blank], ["the question is empty"]) for blank in ("", "   ", "\n\t")),
         (
@@ -177,10 +177,10 @@ def test_a_broken_policy_is_named(file, place, tmp_path, capsys):
         ),  # beside those that there are
     ],
 )
-def test_an_empty_question_or_an_unknown_model_is_refused(given, told, ask, capsys):
-    assert ask(*given) == 2
+def test_an_empty_question_or_an_unknown_model_is_refused(arguments, phrases, ask, capsys):
+    assert ask(*arguments) == 2
     line = complaint(capsys)
-    assert all(part in line for part in told)
+    assert all(phrase in line for phrase in phrases)
 
 
 @pytest.mark.parametrize(
@@ -203,8 +203,8 @@ def test_what_ends_the_work_ends_in_one_line_at_the_most(error, code, ask, capsy
 
 def test_a_question_that_is_longer_than_the_models_window_has_no_answer_and_no_crash(ask, capsys):
     assert ask("3 + 4 " * 400 + "= ?") == 0
-    told = capsys.readouterr().out
-    assert "\nanswer: none (context_too_long)\n" in told and " 0 tokens read, 0 written" in told
+    output = capsys.readouterr().out
+    assert "\nanswer: none (context_too_long)\n" in output and " 0 tokens read, 0 written" in output
 
 
 def test_another_model_works_under_the_same_configuration(ask, capsys):
@@ -213,10 +213,10 @@ def test_another_model_works_under_the_same_configuration(ask, capsys):
     assert first.splitlines()[0] == second.splitlines()[0] and first != second
 
 
-@pytest.mark.parametrize("given", [[], [KNOWN, "--seed", "many"], [KNOWN, "--profile", "huge"]])
-def test_a_command_that_cannot_be_read_is_refused_by_the_parser(given, capsys):
+@pytest.mark.parametrize("arguments", [[], [KNOWN, "--seed", "many"], [KNOWN, "--profile", "huge"]])
+def test_a_command_that_cannot_be_read_is_refused_by_the_parser(arguments, capsys):
     with pytest.raises(SystemExit) as ended:
-        command.main(given)
+        command.main(arguments)
     assert ended.value.code == 2 and "usage: python -m lib ask" in capsys.readouterr().err
 
 

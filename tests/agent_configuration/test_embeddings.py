@@ -19,18 +19,18 @@ NOISE = np.random.default_rng(1).normal(size=(N, GROUPS))
 
 
 def test_vectors_that_tell_groups_apart_score_one():
-    told = {
+    scores = {
         "ari": embeddings.score_clusters(PERFECT, LABELS),
         "classification": embeddings.score_classification(PERFECT, LABELS),
         "complexity": embeddings.score_complexity(PERFECT, STEPS),
         "decision": embeddings.score_decisions(PERFECT, WANTED),
     }
     assert (
-        told["ari"] == pytest.approx(1.0)
-        and told["classification"] == 1.0
-        and told["decision"] == 1.0
+        scores["ari"] == pytest.approx(1.0)
+        and scores["classification"] == 1.0
+        and scores["decision"] == 1.0
     )
-    assert told["complexity"] > 0.9 and embeddings.compute_overall(told) > 0.97
+    assert scores["complexity"] > 0.9 and embeddings.compute_overall(scores) > 0.97
 
 
 def test_random_vectors_score_no_more_than_guessing():
@@ -46,8 +46,8 @@ def test_random_vectors_score_no_more_than_guessing():
 
 
 def test_the_overall_score_has_the_weights_of_appendix_d():
-    told = {"ari": 1.0, "classification": 10.0, "complexity": 100.0, "decision": 1000.0}
-    assert embeddings.compute_overall(told) == pytest.approx(0.15 + 2.5 + 25 + 350)
+    scores = {"ari": 1.0, "classification": 10.0, "complexity": 100.0, "decision": 1000.0}
+    assert embeddings.compute_overall(scores) == pytest.approx(0.15 + 2.5 + 25 + 350)
 
 
 @pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
@@ -56,7 +56,9 @@ def test_a_decision_is_judged_by_each_part_and_by_all_together(monkeypatch):
     monkeypatch.setattr(
         embeddings, "_make_network", lambda: MLPClassifier((32,), max_iter=100, random_state=0)
     )
-    drawn = np.random.default_rng(5).integers(2, size=N)
-    told = embeddings.score_decisions(PERFECT, np.column_stack([WANTED[:, 0], drawn, WANTED[:, 2]]))
-    guessed = (told * 2 - 2 / 3) / (1 / 3 + 1)  # ((1 + g + 1) / 3 + g) / 2 = told
+    random_labels = np.random.default_rng(5).integers(2, size=N)
+    scores = embeddings.score_decisions(
+        PERFECT, np.column_stack([WANTED[:, 0], random_labels, WANTED[:, 2]])
+    )
+    guessed = (scores * 2 - 2 / 3) / (1 / 3 + 1)  # ((1 + g + 1) / 3 + g) / 2 = told
     assert 0.2 < guessed < 0.8

@@ -39,9 +39,9 @@ FEATURES = {
 
 @pytest.mark.parametrize("questions", [[], *([text] for text in FEATURES), list(FEATURES)])
 def test_features_are_length_words_digits_steps_and_tools(questions):
-    told = compute_features(questions)
-    assert told.shape == (len(questions), 5) and told.dtype == np.float32
-    assert told == pytest.approx(
+    features = compute_features(questions)
+    assert features.shape == (len(questions), 5) and features.dtype == np.float32
+    assert features == pytest.approx(
         np.array([FEATURES[text] for text in questions]).reshape(-1, 5), abs=1e-6
     )
 
@@ -75,13 +75,15 @@ def test_vectors_have_length_1_are_always_the_same_and_stand_before_the_features
     every, name, width
 ):
     phi = every[name]
-    vectors, told = phi(QUESTIONS), make_states(QUESTIONS, phi)
-    assert vectors.shape == (len(QUESTIONS), width) and vectors.dtype == told.dtype == np.float32
+    vectors, features = phi(QUESTIONS), make_states(QUESTIONS, phi)
+    assert (
+        vectors.shape == (len(QUESTIONS), width) and vectors.dtype == features.dtype == np.float32
+    )
     assert np.linalg.norm(vectors, axis=1) == pytest.approx(np.ones(len(QUESTIONS)), abs=1e-5)
     assert np.array_equal(vectors, phi(QUESTIONS)) and len(
         np.unique(vectors.round(4), axis=0)
     ) == len(QUESTIONS)
-    assert np.array_equal(told, np.concatenate([vectors, compute_features(QUESTIONS)], 1))
+    assert np.array_equal(features, np.concatenate([vectors, compute_features(QUESTIONS)], 1))
 
 
 @pytest.mark.parametrize("name", ["hashing", "lab"])
@@ -94,14 +96,14 @@ def test_a_question_is_seen_the_same_alone_and_among_others(every, name):
 
 def test_hashing_reads_words_and_pairs_and_no_number():
     phi = make_encoder("hashing")
-    one, same, longer, turned, other = phi(
+    plain, same, longer, turned, different = phi(
         ["3 + 4 = ?", "9 + 1 = ?", "13 + 4 = ?", "= 3 ? 4 +", "3 * 4 = ?"]
     )
-    assert np.array_equal(one, same)
+    assert np.array_equal(plain, same)
     assert (
-        not np.array_equal(one, longer)
-        and not np.array_equal(one, turned)
-        and not np.array_equal(one, other)
+        not np.array_equal(plain, longer)
+        and not np.array_equal(plain, turned)
+        and not np.array_equal(plain, different)
     )
     assert np.array_equal(phi(["Ana"]), phi(["Ana"])) and not np.array_equal(
         phi(["Ana"]), phi(["ana"])
@@ -121,12 +123,12 @@ def test_an_unknown_encoder_is_named_with_those_that_there_are(name):
     )
 
 
-def library(asked: list, wrong: Exception | None = None):
+def library(requested: list, wrong: Exception | None = None):
     """What stands in for sentence-transformers and the package with the weights."""
 
     class SentenceTransformer:
         def __init__(self, where, **how):
-            asked.append((where, how))
+            requested.append((where, how))
             if wrong:
                 raise wrong
 
@@ -144,27 +146,27 @@ def library(asked: list, wrong: Exception | None = None):
 
 
 def test_a_sentence_model_gives_vectors_of_length_1_and_asks_no_network(monkeypatch):
-    asked = []
-    monkeypatch.setattr(encoders, "import_module", library(asked))
+    requested = []
+    monkeypatch.setattr(encoders, "import_module", library(requested))
     assert make_encoder("sentence:/some/folder")(["a", "abc"]) == pytest.approx(
         np.array([[0.6, 0.8]] * 2)
     )
     make_encoder("sentence:all-MiniLM-L6-v2")
     how = {"device": "cpu", "local_files_only": True}
-    assert asked == [("/some/folder", how), ("/somewhere/weights", how)]
+    assert requested == [("/some/folder", how), ("/somewhere/weights", how)]
 
 
 @pytest.mark.parametrize(
-    "wrong, told",
+    "wrong, complaint",
     [
         (ImportError("torch"), "needs a package: .venv/bin/pip install"),
         (OSError("no such file"), "is not on this machine"),
         (ValueError("unknown model"), "is not on this machine"),
     ],
 )
-def test_a_sentence_model_that_is_not_on_this_machine_is_named(monkeypatch, wrong, told):
+def test_a_sentence_model_that_is_not_on_this_machine_is_named(monkeypatch, wrong, complaint):
     monkeypatch.setattr(encoders, "import_module", library([], wrong))
-    with pytest.raises(EncoderError, match=f"sentence:some-model {told}"):
+    with pytest.raises(EncoderError, match=f"sentence:some-model {complaint}"):
         make_encoder("sentence:some-model")
 
 

@@ -43,8 +43,8 @@ def models(tmp_path_factory):
 def test_jobs_of_endpoint_agents_need_no_weights_of_theirs(models):
     params = with_agents_at("http://127.0.0.1:9/v1")
     jobs = experiment.make_jobs(params, [NAMED["arc"]], models)
-    asked = [job.settings["models"]["asked"] for job in jobs]
-    assert all(set(models_asked) == {"claude"} for models_asked in asked if models_asked)
+    models_by_job = [job.settings["models"]["asked"] for job in jobs]
+    assert all(set(asked_models) == {"claude"} for asked_models in models_by_job if asked_models)
     assert all(job.settings["models"]["base"] is None for job in jobs)
 
 
@@ -55,7 +55,7 @@ def test_budgets_of_endpoint_agents_are_their_own_and_decide_their_jobs(models):
         )
         for changes in ({}, {"hosted_tiers": [100, 200, 300]})
     ]
-    before, after = ({job.key for job in each} for each in jobs)
+    before, after = ({job.key for job in jobs_of_setting} for jobs_of_setting in jobs)
     assert not before & after
     params = with_agents_at("http://127.0.0.1:9/v1")
     assert params.configuration.select_tiers("endpoint") == [256, 512, 1024]
@@ -68,9 +68,9 @@ def test_endpoint_agents_answer_questions_and_are_charged(models, tmp_path, monk
     def play(url: str):
         params = with_agents_at(url)
         context = experiment.make_context(params, models, tmp_path)
-        with experiment.open_workbench(context, params.configuration) as place:
+        with experiment.open_workbench(context, params.configuration) as bench:
             questions = [ConfiguredQuestion(item, BASE) for item in (CHAIN, LONG)]
-            return place.play("claude", questions)
+            return bench.play("claude", questions)
 
     async def serve():
         async with Server(Answer(completion(EXPLAINED, 100, 20))) as server:

@@ -38,10 +38,10 @@ NOT_FOUND = "the friend of Ana is Bo ; nothing"
 
 
 def classified(
-    item: Item, made: Configuration, *left: tuple[str, str | None], tools=(), right: bool = False
+    item: Item, made: Configuration, *notes: tuple[str, str | None], tools=(), right: bool = False
 ) -> str:
     """The kind of error of an episode whose notes left these (steps, answer); the last one is the answer."""
-    trail = tuple(Note("reasoner", 0, steps, answer, "", 0.0) for steps, answer in left)
+    trail = tuple(Note("reasoner", 0, steps, answer, "", 0.0) for steps, answer in notes)
     answer, n = trail[-1].answer, len(tools)
     return classify(
         item,
@@ -73,7 +73,7 @@ def test_a_workflow_a_budget_or_tools_that_cannot_do_are_an_error_of_configurati
 
 
 @pytest.mark.parametrize(
-    "kind, item, made, left, tools",
+    "kind, item, made, notes, tools",
     [
         # the right answer was there, and another one was given
         ("extraction", LONG, BARE, [(SOLVED, "9"), ("", "4")], ()),
@@ -138,8 +138,8 @@ def test_a_workflow_a_budget_or_tools_that_cannot_do_are_an_error_of_configurati
         ("arithmetic", MIXED, TOOLS, [(SLIPPED, "86")], ("lookup",)),
     ],
 )
-def test_an_error_is_of_the_first_kind_that_fits(kind, item, made, left, tools):
-    assert classified(item, made, *left, tools=tools) == kind
+def test_an_error_is_of_the_first_kind_that_fits(kind, item, made, notes, tools):
+    assert classified(item, made, *notes, tools=tools) == kind
 
 
 def test_every_kind_belongs_to_one_of_the_papers_four_or_to_none():

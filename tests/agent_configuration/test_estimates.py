@@ -115,10 +115,10 @@ def test_episodes_are_counted_for_the_policy_that_had_fewest():
 
 def test_the_best_workflow_of_each_kind_leads_the_next():
     table = make_tests({"reason": 0.9, "direct": 0.5}, {}).assign(split=BY_WORKFLOW, style="")
-    found = estimates.estimate_workflows(table)
-    assert found["workflows.best.chain"] == "reason"
-    assert found["workflows.lead.chain"]["value"] == pytest.approx(0.4)
-    assert found["workflows.none_wins_everywhere"] == "does not hold"
+    metrics = estimates.estimate_workflows(table)
+    assert metrics["workflows.best.chain"] == "reason"
+    assert metrics["workflows.lead.chain"]["value"] == pytest.approx(0.4)
+    assert metrics["workflows.none_wins_everywhere"] == "does not hold"
 
 
 def test_every_contrast_has_a_verdict_and_the_effect_that_it_could_have_told():

@@ -45,7 +45,7 @@ UPDATES, BATCH, GROUP, ITEMS, SAVE = 4, 8, 4, 2, 2
 ASKED = ITEMS * len(KINDS)  # questions of a test
 SEARCHES = (experiment.DECLARED_SET, experiment.GREEDY_SEARCH)
 DECLARED = 9 + 1 + 9  # the grid, everything switched on, and the sampled ones
-pytestmark = pytest.mark.usefixtures("apart")
+pytestmark = pytest.mark.usefixtures("isolated_files")
 
 
 def settings(llm=None, **changes) -> config.Params:
@@ -80,11 +80,13 @@ def schooled(seed: int = 0) -> LlamaForCausalLM:
     right now and then. Do not change it."""
     model = tiny.model(seed, spread=3.0, hidden=16, layers=1, intermediate=32, window=512)
     rng = seeds.rng("tests", "teamwork")
-    asked = [
+    requests = [
         item for split in ("train", "test") for kind in NAMES for item in questions(kind, split, 3)
     ]
     traces = [
-        tokenize_dialogue(*team_traces.write_trace(item, rng)) for _ in range(20) for item in asked
+        tokenize_dialogue(*team_traces.write_trace(item, rng))
+        for _ in range(20)
+        for item in requests
     ]
     small_systems.fit_traces(model, [traces[i] for i in rng.permutation(len(traces))], 110)
     return model.eval()
@@ -98,14 +100,14 @@ def lab_models(root: Path) -> Path:
         if about.backend == "lab"
     }
     for i, name in enumerate(sorted(lab)):
-        own = (
+        own_settings = (
             schooled()
             if name == "lab-team"
             else tiny.model(i, hidden=16, layers=1, intermediate=16, window=512)
         )
-        place = checkpoints.save(own, root / name)
+        bench = checkpoints.save(own_settings, root / name)
         card = {"dollars_per_1k_tokens": 0.001 * (i + 1), "tokens_per_second": 100.0 * (i + 1)}
-        artifacts.write_json(place / "card.json", card)
+        artifacts.write_json(bench / "card.json", card)
     return root
 
 
@@ -117,9 +119,9 @@ def models(tmp_path_factory):
 @pytest.fixture(scope="module")
 def elsewhere(models, tmp_path_factory):
     """The same models under another name: their engines remember nothing of the study."""
-    place = tmp_path_factory.mktemp("elsewhere") / "models"
-    place.symlink_to(models)
-    return place
+    bench = tmp_path_factory.mktemp("elsewhere") / "models"
+    bench.symlink_to(models)
+    return bench
 
 
 @pytest.fixture(scope="module")
@@ -131,9 +133,9 @@ def listened(jobs: list[ConfiguredQuestion]):
     """`System.run`, with all jobs kept."""
     run = System.run
 
-    def wrapped(system, asked):
-        jobs.extend(asked)
-        return run(system, asked)
+    def wrapped(system, requests):
+        jobs.extend(requests)
+        return run(system, requests)
 
     return wrapped
 
@@ -145,17 +147,17 @@ def jobs() -> list[ConfiguredQuestion]:
 
 
 @pytest.fixture(scope="module")
-def results(apart, models, runs, jobs):
+def results(isolated_files, models, runs, jobs):
     """The whole study."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(System, "run", listened(jobs))
-        found = experiment.run(settings(), COMPARED, models, runs)
+        results_ = experiment.run(settings(), COMPARED, models, runs)
     torch.set_flush_denormal(False)
-    return found
+    return results_
 
 
 @pytest.fixture
-def place(elsewhere, runs):
+def bench(elsewhere, runs):
     """Agents at work, with engines that remember nothing of the study."""
     context = experiment.make_context(settings(), elsewhere, runs)
     with experiment.open_workbench(context, settings().configuration) as opened:
@@ -169,8 +171,8 @@ def folders(root: Path) -> dict[str, Path]:
 
 def paths(root: Path) -> list[Path]:
     """What jobs and the published policy left, receipts aside: those hold the seconds."""
-    found = sorted(path.relative_to(root) for path in root.rglob("*") if path.is_file())
-    return [path for path in found if path.name not in ("done.json", "progress.json")]
+    results_ = sorted(path.relative_to(root) for path in root.rglob("*") if path.is_file())
+    return [path for path in results_ if path.name not in ("done.json", "progress.json")]
 
 
 # Results ------------------------------------------------------------------------------------------
@@ -223,9 +225,9 @@ def test_every_choice_of_every_policy_was_tried_on_all_test_questions_of_its_kin
     """In both samples, so that nobody is above the oracle."""
     tests = results.tests
     chosen = tests[(tests["only"] == tests["group"]) & (tests["model"] == "team")]
-    tried = results.tried[results.tried["set"] == "policies"]
+    tried_rows = results.tried[results.tried["set"] == "policies"]
     for kind, rows in chosen.groupby("group"):
-        of_kind = tried[tried["group"] == kind]
+        of_kind = tried_rows[tried_rows["group"] == kind]
         assert set(of_kind["digest"]) == set(rows["digest"])
         counts = of_kind.groupby(["digest", "split"]).size().unstack()
         assert set(counts) == {"test", "again"} and (counts == ITEMS).all(axis=None)
@@ -243,9 +245,11 @@ def test_rollouts_and_losses_are_kept_for_every_update_of_every_kind(results):
 
 def test_a_policy_meets_no_question_of_dev_or_test_while_it_learns(results):
     learned_from = set(results.rollouts["prompt"])
-    tried = results.tried
-    others = set(tried.loc[tried["split"] != "train", "prompt"]) | set(results.tests["prompt"])
-    assert not learned_from & others
+    tried_rows = results.tried
+    other_prompts = set(tried_rows.loc[tried_rows["split"] != "train", "prompt"]) | set(
+        results.tests["prompt"]
+    )
+    assert not learned_from & other_prompts
 
 
 def test_rewards_are_those_of_equation_3_from_the_columns_beside_them(results):
@@ -305,8 +309,8 @@ def test_a_training_that_was_killed_goes_on_to_the_same_bytes_and_asks_nothing_t
     jobs: list[ConfiguredQuestion] = []
     monkeypatch.setattr(System, "run", listened(jobs))
     experiment.train_policies(settings(), [ARC], elsewhere, tmp_path)
-    num_played = sum(job.item.split == "train" for job in jobs)
-    assert num_played == len(KINDS) * (UPDATES - SAVE) * BATCH
+    num_episodes = sum(job.item.split == "train" for job in jobs)
+    assert num_episodes == len(KINDS) * (UPDATES - SAVE) * BATCH
     whole = folders(runs)["arc/seed-0"]
     assert paths(folder) == paths(whole)
     for path in paths(folder):
@@ -320,8 +324,8 @@ def test_a_training_that_was_killed_goes_on_to_the_same_bytes_and_asks_nothing_t
 def keys(models):
     """Keys of all jobs by label, under changed parameters."""
 
-    def keys_by_label(compared=VARIANTS, where=models, **changes) -> dict[str, str]:
-        jobs = experiment.make_jobs(settings(**changes), compared, where)
+    def keys_by_label(compared=VARIANTS, folder=models, **changes) -> dict[str, str]:
+        jobs = experiment.make_jobs(settings(**changes), compared, folder)
         return {job.label: job.key for job in jobs}
 
     return keys_by_label
@@ -347,7 +351,7 @@ def test_what_changes_no_result_makes_no_new_jobs(keys, tmp_path):
     assert before.items() >= keys([ARC]).items()
 
 
-DECLARED_JOBS = {f"declared/{part}" for part in range(NUM_PARTS)}
+DECLARED_JOBS = {f"declared/{number}" for number in range(NUM_PARTS)}
 TRAININGS = {f"{variant.name}/seed-0" for variant in VARIANTS}
 WHERE = {  # jobs that depend on a setting; all on every other
     "hosted_tiers": set(),  # of other agents than these, which are lab models
@@ -407,27 +411,27 @@ def test_the_last_jobs_build_on_every_training_and_every_search(models):
     ids=["atoms", "encoder", "its model", "all models"],
 )
 def test_what_cannot_be_read_is_named(change, error, message, models, tmp_path):
-    where = models if change else tmp_path
+    folder = models if change else tmp_path
     with pytest.raises(error, match=message):
-        experiment.run(settings(**change), models=where, runs=tmp_path / "runs")
+        experiment.run(settings(**change), models=folder, runs=tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
 
 
 # The published policies ---------------------------------------------------------------------------
 
 
-def test_the_published_policies_are_those_of_arc_and_the_first_seed(results, runs, place):
+def test_the_published_policies_are_those_of_arc_and_the_first_seed(results, runs, bench):
     folder = folders(runs)["arc/seed-0"]
     for kind in NAMES:
         arrays = artifacts.read_tensors(folder / f"arc-{kind}.safetensors")
-        policy = experiment.read_published_policy(runs / "policy", place, kind)
+        policy = experiment.read_published_policy(runs / "policy", bench, kind)
         assert all(np.array_equal(policy.to_arrays()[name], arrays[name]) for name in arrays)
 
 
-def test_a_question_is_configured_by_the_policy_of_the_kind_that_it_is_like(place):
+def test_a_question_is_configured_by_the_policy_of_the_kind_that_it_is_like(bench):
     for kind in NAMES:
         (item,) = questions(kind, "test", 1)
-        assert experiment.guess_kind(place, item) == kind
+        assert experiment.guess_kind(bench, item) == kind
 
 
 @pytest.mark.parametrize("name", ["encoder", "atoms"])
@@ -440,10 +444,10 @@ def test_a_policy_of_another_encoder_or_library_is_refused_with_the_remedy(
     other_settings = settings(**change)
     context = experiment.make_context(other_settings, models, runs)
     with (
-        experiment.open_workbench(context, other_settings.configuration) as other,
+        experiment.open_workbench(context, other_settings.configuration) as other_bench,
         pytest.raises(ParamsError, match=f"another {name}; run `make repro`"),
     ):
-        experiment.read_published_policy(runs / "policy", other, "chain")
+        experiment.read_published_policy(runs / "policy", other_bench, "chain")
 
 
 def test_the_plan_of_costs_bounds_the_questions_that_were_worked_on(results, jobs):
@@ -481,9 +485,9 @@ def test_the_recorded_table_gives_the_estimates_of_the_rows_that_it_was_made_fro
 ):
     """Its questions have short names, its numbers are rounded, and some columns are left out."""
     rows = recorded.make_rows(results, settings())
-    kept = full_run.round_measurements(full_run.number_items(rows))
+    recorded_rows = full_run.round_measurements(full_run.number_items(rows))
     path = tmp_path / "table.parquet"
-    table = results_table.make_results(recorded.SYSTEM, kept)
+    table = results_table.make_results(recorded.SYSTEM, recorded_rows)
     write_full_results(full_run.FULL_RUN, table, full_jobs(), 1.0, path)
     full = read_full_results(full_run.FULL_RUN, settings(), path)
     assert full.is_current and len(full.rows) == len(rows)
@@ -507,9 +511,9 @@ def test_a_recorded_table_is_outdated_by_another_price_and_not_by_another_speed(
     field, is_current, results, full_jobs, models, tmp_path, monkeypatch
 ):
     """A card holds both; rewards read neither, costs the price."""
-    kept = full_run.number_items(recorded.make_rows(results, settings()))
+    recorded_rows = full_run.number_items(recorded.make_rows(results, settings()))
     path = tmp_path / "table.parquet"
-    write_full_results(full_run.FULL_RUN, kept, full_jobs(), 1.0, path)
+    write_full_results(full_run.FULL_RUN, recorded_rows, full_jobs(), 1.0, path)
     other_models = tmp_path / "models"
     shutil.copytree(models, other_models)
     card_path = other_models / "lab-team" / "card.json"

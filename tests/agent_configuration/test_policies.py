@@ -26,8 +26,8 @@ EVERY = torch.cartesian_prod(
 def opinionated(policy: torch.nn.Module, seed: int = 0, spread: float = 0.7) -> torch.nn.Module:
     """The policy with random weights of some size, so that it prefers things."""
     with torch.no_grad():
-        for place, weight in enumerate(policy.parameters()):
-            weight.normal_(0, spread, generator=dice(seed, place))
+        for number, weight in enumerate(policy.parameters()):
+            weight.normal_(0, spread, generator=dice(seed, number))
     return policy
 
 
@@ -47,9 +47,9 @@ def prompt(seed: int = 0, allowed: np.ndarray = ROLES) -> PromptPolicy:
     return opinionated(PromptPolicy(INPUTS, allowed, HIDDEN), seed)
 
 
-def pinned(drawn: torch.Tensor) -> torch.Tensor:
+def pinned(sampled: torch.Tensor) -> torch.Tensor:
     """Rows of structures in which a part that the workflow lacks is not 0."""
-    return torch.isin(drawn[:, 0], ALONE) & ((drawn[:, 2] != 0) | (drawn[:, 4] != 0))
+    return torch.isin(sampled[:, 0], ALONE) & ((sampled[:, 2] != 0) | (sampled[:, 4] != 0))
 
 
 # Masks of the structure policy ---------------------------------------------------------------------
@@ -58,14 +58,14 @@ def pinned(drawn: torch.Tensor) -> torch.Tensor:
 def test_masked_actions_stay_impossible_after_gradients_and_gradients_stay_finite():
     policy = structure()
     before = [weight.detach().clone() for weight in policy.parameters()]
-    side, at = PolicyTrainer.create(policy, INPUTS, 0.05), states(64)
+    trainer, at = PolicyTrainer.create(policy, INPUTS, 0.05), states(64)
     for turn in range(6):
-        drawn = policy.sample(at, dice(2, turn))
+        sampled = policy.sample(at, dice(2, turn))
         rewards = torch.randn(64, generator=dice(3, turn))
         batch = EpisodeBatch(
-            at, drawn.actions, drawn.logp.detach(), None, rewards, torch.arange(64)
+            at, sampled.actions, sampled.logp.detach(), None, rewards, torch.arange(64)
         )
-        policy_updates.update(side, None, batch, Rules(entropy=0.5))
+        policy_updates.update(trainer, None, batch, Rules(entropy=0.5))
     assert all(torch.isfinite(weight).all() for weight in policy.parameters())
     assert all((a != b).any() for a, b in zip(before, policy.parameters(), strict=True))
     assert not pinned(policy.sample(states(4_000), dice(4)).actions).any()
@@ -104,16 +104,17 @@ def test_what_was_drawn_is_judged_as_it_was_drawn_and_without_dice_every_part_is
     kind,
 ):
     policy = parts(kind)
-    drawn = policy.sample(states(200), dice(5))
+    sampled = policy.sample(states(200), dice(5))
     assert torch.allclose(
-        policy.evaluate_actions(states(200), drawn.actions)[0], drawn.logp, atol=1e-5
+        policy.evaluate_actions(states(200), sampled.actions)[0], sampled.logp, atol=1e-5
     )
-    assert len(drawn.actions.unique(dim=0)) > 100
+    assert len(sampled.actions.unique(dim=0)) > 100
     greedy, hidden = policy.sample(states(20), None).actions, policy.trunk(states(20))
-    for part in range(len(policy.sizes)):
-        logits = policy.compute_logits(hidden, part, greedy[:, :part])
+    for dimension in range(len(policy.sizes)):
+        logits = policy.compute_logits(hidden, dimension, greedy[:, :dimension])
         assert torch.all(
-            logits.gather(1, greedy[:, part : part + 1]).squeeze(1) == logits.max(1).values
+            logits.gather(1, greedy[:, dimension : dimension + 1]).squeeze(1)
+            == logits.max(1).values
         )
 
 
@@ -122,17 +123,19 @@ def test_the_entropy_is_that_of_all_parts_given_what_was_drawn():
     _, entropy = structure(spread=0.0).evaluate_actions(
         states(2), torch.tensor([[2, 0, 0, 0, 0, 0], [5, 0, 0, 0, 0, 0]])
     )
-    alone = np.log(9) + np.log(16) + 2 * np.log(3)
-    assert entropy.tolist() == pytest.approx([alone + np.log(16) + np.log(3), alone], rel=1e-5)
+    entropy_alone = np.log(9) + np.log(16) + 2 * np.log(3)
+    assert entropy.tolist() == pytest.approx(
+        [entropy_alone + np.log(16) + np.log(3), entropy_alone], rel=1e-5
+    )
 
 
 @pytest.mark.parametrize("kind, independent", [("bandit", True), ("autoregressive", False)])
 def test_parts_of_a_bandit_are_independent_and_steps_see_what_came_before(kind, independent):
     """log p(a, b) + log p(a', b') is log p(a, b') + log p(a', b) exactly where a and b know nothing of each other."""
     policy, gaps = parts(kind), []
-    for part, size in list(enumerate(policy.sizes))[1:]:
+    for dimension, size in list(enumerate(policy.sizes))[1:]:
         rows = policy.sample(states(1), dice(8)).actions.repeat(4, 1)
-        rows[:, 0], rows[:, part] = (
+        rows[:, 0], rows[:, dimension] = (
             torch.tensor([2, 7, 2, 7]),
             torch.tensor([0, size - 1, size - 1, 0]),
         )
@@ -144,17 +147,17 @@ def test_parts_of_a_bandit_are_independent_and_steps_see_what_came_before(kind, 
 def test_a_flat_policy_has_a_part_for_every_atom_of_every_agent():
     policy = policies.make_bandit_policy(INPUTS, ROLES, HIDDEN)
     assert policy.sizes == (9, 16, 16, 3, 3, 3, 8, 8, 8, 8, 8, 8, 8, 8, 8)
-    drawn = parts("bandit").sample(states(2_000), dice(1)).actions
-    assert drawn.shape == (2_000, 15)
-    assert drawn[:, 6:].min() == 0 and drawn[:, 6:].max() == 7
+    sampled = parts("bandit").sample(states(2_000), dice(1)).actions
+    assert sampled.shape == (2_000, 15)
+    assert sampled[:, 6:].min() == 0 and sampled[:, 6:].max() == 7
 
 
 @pytest.mark.parametrize("kind", FLAT)
 def test_a_flat_policy_has_the_masks_of_the_hierarchy(kind):
     """Nothing for an agent that the workflow lacks, and to each agent only atoms of its role."""
-    drawn = parts(kind).sample(states(2_000), dice(1)).actions
-    assert not pinned(drawn[:, :6]).any()
-    for row in drawn.tolist():
+    sampled = parts(kind).sample(states(2_000), dice(1)).actions
+    assert not pinned(sampled[:, :6]).any()
+    for row in sampled.tolist():
         present = action_space.list_agents(action_space.WORKFLOWS[row[0]])
         for agent in range(3):
             for choice in row[6 + 3 * agent : 9 + 3 * agent]:
@@ -186,8 +189,8 @@ def test_atoms_are_of_the_agents_role_never_twice_the_same_and_three_at_the_most
     """A list of three needs no STOP; every agent that is there decides at least once, and nobody else."""
     policy, n = prompt(seed), 27
     prompts = policy.sample(states(n, seed), structures(n), dice(seed))
-    told, steps = prompts.atoms, prompts.steps
-    for row, agents in enumerate(told):
+    atoms_by_episode, steps = prompts.atoms, prompts.steps
+    for row, agents in enumerate(atoms_by_episode):
         expected = []
         for agent, atoms in enumerate(agents):
             assert len(atoms) <= action_space.MAX_ATOMS == 3 and len(set(atoms)) == len(atoms)
@@ -196,16 +199,17 @@ def test_atoms_are_of_the_agents_role_never_twice_the_same_and_three_at_the_most
                 expected += [*atoms, *([policy.stop] if len(atoms) < 3 else [])]
             else:
                 assert not atoms
-        own = steps.select(steps.episode == row)
-        assert own.actions.tolist() == expected and own.position.tolist() == list(
-            range(len(expected))
+        steps_of_episode = steps.select(steps.episode == row)
+        assert (
+            steps_of_episode.actions.tolist() == expected
+            and steps_of_episode.position.tolist() == list(range(len(expected)))
         )
 
 
 def test_decisions_are_judged_as_they_were_drawn_and_what_may_not_be_told_has_a_probability_of_exactly_zero():
     policy = prompt()
     steps = policy.sample(states(90), structures(90), dice(2)).steps
-    logp, entropy = (each.detach() for each in policy.evaluate_actions(steps))
+    logp, entropy = (values.detach() for values in policy.evaluate_actions(steps))
     assert (
         torch.allclose(logp, steps.logp, atol=1e-6)
         and torch.all(logp <= 0)
@@ -239,12 +243,13 @@ def test_a_prompt_decision_sees_question_structure_agent_and_what_was_told():
 def test_probabilities_of_all_prompts_sum_to_one():
     """Of an agent with two atoms: (), a, b, ab, ba, each with its STOP."""
     policy = prompt(allowed=np.array([[1, 1], [0, 0], [0, 0]], bool))
-    total, at, one = 0.0, states(1), torch.tensor([[0, 0, 0, 0, 0, 0]])
-    for told in ((), (0,), (1,), (0, 1), (1, 0)):
+    total, at, structure_ = 0.0, states(1), torch.tensor([[0, 0, 0, 0, 0, 0]])
+    for atoms in ((), (0,), (1,), (0, 1), (1, 0)):
         chosen, chance = torch.zeros(1, 2, dtype=torch.bool), 1.0
-        for atom in (*told, policy.stop):
+        for atom in (*atoms, policy.stop):
             logits = policy.compute_logits(
-                policy.make_states(at, one, 0, chosen), policy.find_allowed_choices(0, chosen)
+                policy.make_states(at, structure_, 0, chosen),
+                policy.find_allowed_choices(0, chosen),
             )
             chance *= float(logits.softmax(-1)[0, atom].detach())
             if atom != policy.stop:
@@ -267,8 +272,8 @@ def test_who_has_no_more_atoms_can_only_stop():
     """The verifier has one atom here, so its second decision is none."""
     policy = prompt()
     prompts = policy.sample(states(300), structures(300), dice(1))
-    told, steps = prompts.atoms, prompts.steps
-    assert any(agents[1] for agents in told)
+    atoms_by_episode, steps = prompts.atoms, prompts.steps
+    assert any(agents[1] for agents in atoms_by_episode)
     only = steps.select(steps.is_allowed.sum(1) == 1)
     assert len(only.actions) > 0
     assert torch.all(only.actions == policy.stop) and torch.all(only.logp == 0.0)

@@ -23,18 +23,18 @@ def dice(*seed: int) -> torch.Generator:
     return seeds.torch_generator("test", "learn", *seed)
 
 
-def steps(episodes: list[int], places: list[int]) -> PromptSteps:
+def steps(episodes: list[int], positions: list[int]) -> PromptSteps:
     """Prompt decisions, of which only the episode and the place matter."""
     m = len(episodes)
     return PromptSteps(
-        torch.tensor(episodes), torch.tensor(places), *(torch.zeros(m) for _ in range(4))
+        torch.tensor(episodes), torch.tensor(positions), *(torch.zeros(m) for _ in range(4))
     )
 
 
-def batch(rewards: list[float], told: PromptSteps | None = None) -> EpisodeBatch:
+def batch(rewards: list[float], prompt_steps: PromptSteps | None = None) -> EpisodeBatch:
     """Episodes of which only the rewards and the prompt decisions matter."""
     n = len(rewards)
-    return EpisodeBatch(*torch.zeros(3, n, 6), told, torch.tensor(rewards), torch.arange(n))
+    return EpisodeBatch(*torch.zeros(3, n, 6), prompt_steps, torch.tensor(rewards), torch.arange(n))
 
 
 class Coin(nn.Module):
@@ -59,20 +59,20 @@ class Coin(nn.Module):
 def test_a_decision_is_paid_less_the_more_decisions_follow():
     """Two and one prompt decisions: the structure is the first of three and of two; then none; then nine, with
     appendix F's gamma."""
-    told = batch([8.0, 4.0], steps([0, 1, 0], [0, 0, 1]))
-    first, later = told.compute_returns(0.5)
-    assert told.count_prompt_steps().tolist() == [2, 1]
+    episodes = batch([8.0, 4.0], steps([0, 1, 0], [0, 0, 1]))
+    first, later = episodes.compute_returns(0.5)
+    assert episodes.count_prompt_steps().tolist() == [2, 1]
     assert first.tolist() == [8 * 0.25, 4 * 0.5] and later.tolist() == [8 * 0.5, 4.0, 8.0]
-    told = batch([8.0, -4.0])
-    first, later = told.compute_returns(0.5)
+    episodes = batch([8.0, -4.0])
+    first, later = episodes.compute_returns(0.5)
     assert (
         first.tolist() == [8.0, -4.0]
         and len(later) == 0
-        and told.count_prompt_steps().tolist() == [0, 0]
+        and episodes.count_prompt_steps().tolist() == [0, 0]
     )
     first, later = batch([1.0], steps([0] * 9, list(range(9)))).compute_returns(0.95)
     assert float(first[0]) == pytest.approx(0.6302494)  # five eighths
-    assert later.tolist() == pytest.approx([0.95 ** (8 - place) for place in range(9)])
+    assert later.tolist() == pytest.approx([0.95 ** (8 - position) for position in range(9)])
 
 
 # PPO -----------------------------------------------------------------------------------------------
@@ -80,55 +80,57 @@ def test_a_decision_is_paid_less_the_more_decisions_follow():
 
 def toy(n: int, grouped: bool) -> tuple[PolicyTrainer, EpisodeBatch]:
     """Structures of which those with workflow 3 are paid."""
-    side, at = (
+    trainer, at = (
         PolicyTrainer.create(
             policies.make_structure_policy(INPUTS, hidden=16), INPUTS, 3e-3, not grouped
         ),
         torch.ones(n, INPUTS),
     )
-    drawn = side.policy.sample(at, dice(4))
-    rewards = (drawn.actions[:, 0] == 3).float()
-    return side, EpisodeBatch(
-        at, drawn.actions, drawn.logp.detach(), None, rewards, torch.arange(n) // 8
+    sampled = trainer.policy.sample(at, dice(4))
+    rewards = (sampled.actions[:, 0] == 3).float()
+    return trainer, EpisodeBatch(
+        at, sampled.actions, sampled.logp.detach(), None, rewards, torch.arange(n) // 8
     )
 
 
-def chance(side: PolicyTrainer, workflow: int) -> float:
+def chance(trainer: PolicyTrainer, workflow: int) -> float:
     with torch.no_grad():
-        hidden = side.policy.trunk(torch.ones(1, INPUTS))
+        hidden = trainer.policy.trunk(torch.ones(1, INPUTS))
         return float(
-            side.policy.compute_logits(hidden, 0, torch.zeros(1, 0, dtype=torch.int64)).softmax(-1)[
-                0, workflow
-            ]
+            trainer.policy.compute_logits(hidden, 0, torch.zeros(1, 0, dtype=torch.int64)).softmax(
+                -1
+            )[0, workflow]
         )
 
 
 @pytest.mark.parametrize("grouped", [False, True])
 def test_an_update_makes_what_was_paid_more_likely_and_the_rest_less(grouped):
-    side, told = toy(256, grouped)
-    before = [chance(side, workflow) for workflow in range(9)]
+    trainer, episodes = toy(256, grouped)
+    before = [chance(trainer, workflow) for workflow in range(9)]
     for _ in range(4):
-        policy_updates.update(side, None, told, Rules(grouped=grouped))
-    after = [chance(side, workflow) for workflow in range(9)]
+        policy_updates.update(trainer, None, episodes, Rules(grouped=grouped))
+    after = [chance(trainer, workflow) for workflow in range(9)]
     assert after[3] > before[3] + 0.02 and sum(after) - after[3] < sum(before) - before[3]
 
 
 def test_group_relative_updates_have_no_value_network():
-    side, told = toy(64, True)
-    assert side.value is None
-    said = policy_updates.update(side, None, told, Rules(grouped=True))
-    assert said["structure_value"] == 0.0
-    held = {id(weight) for group in side.optimizer.param_groups for weight in group["params"]}
-    assert held == {id(weight) for weight in side.policy.parameters()}
+    trainer, episodes = toy(64, True)
+    assert trainer.value is None
+    measurements = policy_updates.update(trainer, None, episodes, Rules(grouped=True))
+    assert measurements["structure_value"] == 0.0
+    optimized = {
+        id(weight) for group in trainer.optimizer.param_groups for weight in group["params"]
+    }
+    assert optimized == {id(weight) for weight in trainer.policy.parameters()}
 
 
 def test_a_value_network_learns_what_episodes_are_paid():
     """Half of the states are worth 1, the others -1."""
-    side, told = toy(64, False)
-    worth = torch.arange(64) % 2 * 2.0 - 1
-    told = replace(told, states=told.states * worth[:, None], rewards=worth)
+    trainer, episodes = toy(64, False)
+    values = torch.arange(64) % 2 * 2.0 - 1
+    episodes = replace(episodes, states=episodes.states * values[:, None], rewards=values)
     fits = [
-        policy_updates.update(side, None, told, Rules(epochs=1))["structure_value"]
+        policy_updates.update(trainer, None, episodes, Rules(epochs=1))["structure_value"]
         for _ in range(60)
     ]
     assert fits[0] > 0.5 and fits[-1] < 0.1
@@ -138,12 +140,12 @@ def test_prompt_decisions_are_updated_with_their_own_advantages():
     """One agent, one atom: to tell it is paid, to stop is not, whatever the structure."""
     roles = np.array([[True], [False], [False]])
     prompt = policies.PromptPolicy(INPUTS, roles, hidden=16)
-    structure, side = toy(128, False)[0], PolicyTrainer.create(prompt, prompt.num_inputs, 3e-3)
+    structure, trainer = toy(128, False)[0], PolicyTrainer.create(prompt, prompt.num_inputs, 3e-3)
     at, chances = torch.ones(128, INPUTS), []
     for turn in range(3):
-        drawn = structure.policy.sample(at, dice(5, turn))
+        sampled = structure.policy.sample(at, dice(5, turn))
         with torch.no_grad():
-            prompts = prompt.sample(at, drawn.actions, dice(6, turn))
+            prompts = prompt.sample(at, sampled.actions, dice(6, turn))
             chosen, decided = prompts.atoms, prompts.steps
             first = decided.select(decided.position == 0)
             chances.append(
@@ -152,11 +154,11 @@ def test_prompt_decisions_are_updated_with_their_own_advantages():
                 )
             )
         rewards = torch.tensor([float(len(agents[0])) for agents in chosen])
-        told = EpisodeBatch(
-            at, drawn.actions, drawn.logp.detach(), decided, rewards, torch.arange(128)
+        episodes = EpisodeBatch(
+            at, sampled.actions, sampled.logp.detach(), decided, rewards, torch.arange(128)
         )
-        said = policy_updates.update(structure, side, told, Rules())
-        assert {"prompt_loss", "prompt_entropy", "prompt_value"} < set(said)
+        measurements = policy_updates.update(structure, trainer, episodes, Rules())
+        assert {"prompt_loss", "prompt_entropy", "prompt_value"} < set(measurements)
     assert chances[0] < chances[1] < chances[2]
 
 
@@ -166,9 +168,9 @@ def test_gradients_are_cut_to_their_greatest_norm(scale):
     policy = policies.make_structure_policy(INPUTS, hidden=8)
     value = policies.ValueNetwork(INPUTS, 8)
     weights = [*policy.parameters(), *value.parameters()]
-    side = PolicyTrainer(policy, value, torch.optim.SGD(weights, lr=1.0))
+    trainer = PolicyTrainer(policy, value, torch.optim.SGD(weights, lr=1.0))
     before = [weight.detach().clone() for weight in weights]
-    side.step(scale * sum((weight**2).sum() for weight in weights), 0.5)
+    trainer.step(scale * sum((weight**2).sum() for weight in weights), 0.5)
     moved = float(
         sum(((a - b) ** 2).sum() for a, b in zip(before, weights, strict=True)).detach() ** 0.5
     )
@@ -197,14 +199,14 @@ def coin_side(first: float, rate: float = 0.2) -> tuple[Coin, PolicyTrainer]:
 
 def test_the_loss_of_imitation_is_minus_log_p_minus_the_entropy_bonus():
     """-log 0.8 - 0.5 H(0.8)."""
-    _, side = coin_side(0.8)
+    _, trainer = coin_side(0.8)
     entropy = -0.8 * math.log(0.8) - 0.2 * math.log(0.2)
-    (loss,) = policy_updates.imitate(side, [(torch.zeros(4, dtype=torch.int64),)], 0.5, 10.0)
+    (loss,) = policy_updates.imitate(trainer, [(torch.zeros(4, dtype=torch.int64),)], 0.5, 10.0)
     assert loss == pytest.approx(-math.log(0.8) - 0.5 * entropy, rel=1e-5)
 
 
 @pytest.mark.parametrize(
-    "shown, entropy, end",
+    "actions, entropy, end",
     [
         ([0, 0, 1, 0], 0.0, pytest.approx(0.75, abs=1e-3)),  # lemma 3.1: the shares that are shown
         ([0] * 8, 0.0, pytest.approx(1.0, abs=0.05)),
@@ -216,23 +218,23 @@ def test_the_loss_of_imitation_is_minus_log_p_minus_the_entropy_bonus():
     ],
 )
 def test_imitation_moves_towards_what_is_shown_and_an_entropy_bonus_leaves_it_less_certain(
-    shown, entropy, end
+    actions, entropy, end
 ):
     """The opposite sign would leave it more certain."""
-    coin, side = coin_side(0.5)
-    policy_updates.imitate(side, [(torch.tensor(shown),)] * 150, entropy, 10.0)
+    coin, trainer = coin_side(0.5)
+    policy_updates.imitate(trainer, [(torch.tensor(actions),)] * 150, entropy, 10.0)
     assert coin.first == end
 
 
 def test_masked_actions_stay_impossible_when_a_policy_imitates():
     policy = policies.make_structure_policy(INPUTS, hidden=8)
-    side, at = PolicyTrainer.create(policy, INPUTS, 1e-2, has_value=False), torch.ones(1, INPUTS)
-    shown = torch.tensor([[0, 3, 0, 1, 0, 0]])
-    before = float(policy.evaluate_actions(at, shown)[0].detach())
-    losses = policy_updates.imitate(side, [(at, shown)] * 20, 0.01, 0.5)
+    trainer, at = PolicyTrainer.create(policy, INPUTS, 1e-2, has_value=False), torch.ones(1, INPUTS)
+    actions = torch.tensor([[0, 3, 0, 1, 0, 0]])
+    before = float(policy.evaluate_actions(at, actions)[0].detach())
+    losses = policy_updates.imitate(trainer, [(at, actions)] * 20, 0.01, 0.5)
     assert (
         losses[-1] < losses[0]
-        and float(policy.evaluate_actions(at, shown)[0].detach()) > before + 1
+        and float(policy.evaluate_actions(at, actions)[0].detach()) > before + 1
     )
     assert (
         float(policy.evaluate_actions(at, torch.tensor([[0, 3, 1, 1, 0, 0]]))[0].detach())
@@ -254,16 +256,20 @@ def test_the_preference_loss_is_that_of_the_difference_of_differences():
 
 def test_the_first_epochs_loss_is_that_of_the_entropy_alone():
     """All ratios are 1 and normalised advantages have mean 0, so -0.05 H is left."""
-    side, told = toy(40, False)
-    told = replace(told, rewards=torch.randn(40, generator=dice(3)))
-    said = policy_updates.update(side, None, told, Rules(entropy=0.05, epochs=1))
-    assert said["structure_loss"] == pytest.approx(-0.05 * said["structure_entropy"], abs=1e-6)
-    assert said["structure_entropy"] > 5
+    trainer, episodes = toy(40, False)
+    episodes = replace(episodes, rewards=torch.randn(40, generator=dice(3)))
+    measurements = policy_updates.update(trainer, None, episodes, Rules(entropy=0.05, epochs=1))
+    assert measurements["structure_loss"] == pytest.approx(
+        -0.05 * measurements["structure_entropy"], abs=1e-6
+    )
+    assert measurements["structure_entropy"] > 5
 
 
 def test_log_probabilities_of_an_episodes_decisions_are_added():
-    told = steps([2, 0, 2], [0, 0, 1])
-    assert policy_updates.sum_over_steps(torch.tensor([-1.0, -2.0, -4.0]), told, 4).tolist() == [
+    prompt_steps = steps([2, 0, 2], [0, 0, 1])
+    assert policy_updates.sum_over_steps(
+        torch.tensor([-1.0, -2.0, -4.0]), prompt_steps, 4
+    ).tolist() == [
         -2.0,
         0.0,
         -5.0,
@@ -310,5 +316,8 @@ def test_an_mdp_discounts_each_choice_by_how_many_choices_come_after_it():
     )
     assert targets[0].shape == (16, policy_updates.count_step_inputs(2, sizes))
     # A step sees the choices before it and none after: the first step of each episode sees none.
-    seen = targets[0][:, 2 : 2 + sum(sizes)].sum(1)
-    assert seen[0] == seen[7] == 0 and seen[6] > seen[1] > 0
+    num_choices_before = targets[0][:, 2 : 2 + sum(sizes)].sum(1)
+    assert (
+        num_choices_before[0] == num_choices_before[7] == 0
+        and num_choices_before[6] > num_choices_before[1] > 0
+    )

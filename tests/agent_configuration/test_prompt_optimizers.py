@@ -59,17 +59,17 @@ def test_gepa_finds_the_instruction_that_helps_by_the_rule_and_keeps_to_its_epis
 
 def test_gepa_takes_the_text_of_a_model_that_reflects_and_shows_it_what_happened(prompted):
     """The reflecting model is shown the question, what the agent said and what would have been right."""
-    shown = []
+    prompts_read = []
 
     def reflect(prompt) -> str:
-        shown.append(str(prompt))
+        prompts_read.append(str(prompt))
         return f"```\n{HELPFUL}\n```"
 
     best = gepa_baseline.optimize_with_gepa(
         prompted, ITEMS, ATOMS, max_episodes=120, seed=0, reflect=reflect
     )
     assert best["reasoner"] == HELPFUL
-    assert any("+ 4 = ?" in text and "is wrong; it is" in text for text in shown)
+    assert any("+ 4 = ?" in text and "is wrong; it is" in text for text in prompts_read)
 
 
 def test_equal_seeds_give_equal_candidates():
@@ -114,14 +114,14 @@ def test_bootstrapping_keeps_to_its_episodes(prompted):
     ],
 )
 def test_a_critic_objects_until_it_is_content_or_the_turns_are_over(verdicts, roles):
-    def reply(asked: Asked) -> str:
-        if asked.role == "verifier":
-            return f"<answer> {verdicts[asked.number - 1]} </answer>"
-        return f"<answer> a{asked.number} </answer>"
+    def reply(request: Asked) -> str:
+        if request.role == "verifier":
+            return f"<answer> {verdicts[request.number - 1]} </answer>"
+        return f"<answer> a{request.number} </answer>"
 
     voice = Voice(reply)
     answer = asyncio.run(converse(team(voice, (2, 15, 15, 2, 2, 2)), "Q"))
-    assert "".join(asked.role[0] for asked in voice.heard) == roles
+    assert "".join(request.role[0] for request in voice.heard) == roles
     assert answer.answer == f"a{roles.count('r')}"
 
 

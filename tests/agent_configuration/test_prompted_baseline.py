@@ -88,7 +88,7 @@ def test_a_reply_is_read_also_where_it_has_to_be_mended(text):
 
 
 @pytest.mark.parametrize(
-    "change, told",
+    "change, complaint",
     [
         ({"workflow": "chaos"}, "no workflow 'chaos'; there are direct, reason"),
         ({"workflow": 2}, "workflow: Input should be a valid string"),
@@ -100,8 +100,8 @@ def test_a_reply_is_read_also_where_it_has_to_be_mended(text):
         ({"workflow": None}, "workflow: Input should be"),
     ],
 )
-def test_a_wrong_reply_is_an_error_that_names_what_is_wrong(change, told):
-    with pytest.raises(SpaceError, match=told):
+def test_a_wrong_reply_is_an_error_that_names_what_is_wrong(change, complaint):
+    with pytest.raises(SpaceError, match=complaint):
         parse_reply(json.dumps(TOLD | change))
 
 

@@ -24,11 +24,11 @@ def test_questions_are_of_their_kind_and_of_all_its_difficulties(kind):
 
 @pytest.mark.parametrize("kind", NAMES)
 def test_no_question_comes_twice_and_every_split_has_its_own(kind):
-    told = {split: questions(kind, split, 5) for split in SPLITS}
-    for split, items in told.items():
+    prompts_by_split = {split: questions(kind, split, 5) for split in SPLITS}
+    for split, items in prompts_by_split.items():
         assert len({item.prompt for item in items}) == len(items) > 0
         assert {item.split for item in items} == {split}
-    keys = [{item.id for item in items} for items in told.values()]
+    keys = [{item.id for item in items} for items in prompts_by_split.values()]
     assert len(set.union(*keys)) == sum(map(len, keys))
 
 
@@ -46,9 +46,9 @@ def test_a_split_that_holds_no_more_gives_all_that_it_has():
     person, town = ("friend", "home", "job", "pet"), ("river", "mayor")
     onward = {"friend": person, "mayor": person, "home": town}
     two = [(last, first) for first in person for last in onward.get(first, ())]
-    three = [(last, *way) for way in two for last in onward.get(way[0], ())]
+    three = [(last, *relations) for relations in two for last in onward.get(relations[0], ())]
     assert (len(two), len(three)) == (6, 10)
-    keys = {f"facts/{'/'.join(way)}/{who}" for way in (*two, *three) for who in PERSONS}
+    keys = {f"facts/{'/'.join(relations)}/{who}" for relations in (*two, *three) for who in PERSONS}
     # No single source knows both a mayor and a job or pet.
     keys = {key for key in keys if not ("mayor" in key and key.split("/")[1] in ("job", "pet"))}
     few = questions("hops", "test", 300)

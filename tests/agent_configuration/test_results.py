@@ -44,8 +44,8 @@ def test_every_method_has_a_role_in_figures():
 def make_leads(*leads: tuple[str, str, str, float, float]) -> pd.DataFrame:
     """kind, best, other, lead and half-width of its interval"""
     rows = {}
-    for kind, best, other, value, half in leads:
-        rows[kind, best, other] = {
+    for kind, best, other_workflow, value, half in leads:
+        rows[kind, best, other_workflow] = {
             "value": value,
             "ci_low": value - half,
             "ci_high": value + half,

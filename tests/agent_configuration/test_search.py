@@ -25,15 +25,22 @@ def test_the_base_is_one_call_with_all_tools_and_the_largest_budget():
 
 @pytest.mark.parametrize("n", [9, 17, 50, 200])
 def test_a_grid_has_as_many_different_structures_of_all_workflows_as_are_wanted(n):
-    made = search.make_grid(n)
-    assert len(made) == len(set(made)) == n and all(one.atoms == ((), (), ()) for one in made)
-    assert {one.workflow for one in made} == set(action_space.WORKFLOWS)
+    configurations = search.make_grid(n)
+    assert len(configurations) == len(set(configurations)) == n and all(
+        configuration.atoms == ((), (), ()) for configuration in configurations
+    )
+    assert {configuration.workflow for configuration in configurations} == set(
+        action_space.WORKFLOWS
+    )
 
 
 def test_the_grid_spreads_fifty_structures_over_every_dimension():
-    made = search.make_grid()
-    assert made == search.make_grid(50) and min(Counter(one.workflow for one in made).values()) >= 3
-    columns = np.array([one.structure for one in made]).T
+    configurations = search.make_grid()
+    assert (
+        configurations == search.make_grid(50)
+        and min(Counter(configuration.workflow for configuration in configurations).values()) >= 3
+    )
+    columns = np.array([configuration.structure for configuration in configurations]).T
     assert all(
         len(set(column)) >= least
         for column, least in zip(columns, (9, 10, 10, 3, 3, 3), strict=True)
@@ -41,20 +48,22 @@ def test_the_grid_spreads_fifty_structures_over_every_dimension():
 
 
 def test_sampled_configurations_are_different_and_always_the_same():
-    made = search.sample_configurations(90, TOLD)
-    assert len(made) == len(set(made)) == 90 and made == search.sample_configurations(
+    configurations = search.sample_configurations(90, TOLD)
+    assert len(configurations) == len(
+        set(configurations)
+    ) == 90 and configurations == search.sample_configurations(
         90, TOLD
     ) != search.sample_configurations(90, TOLD, seed=1)
-    assert set(Counter(one.workflow for one in made).values()) == {10}
+    assert set(Counter(configuration.workflow for configuration in configurations).values()) == {10}
 
 
 def test_sampled_atoms_are_at_most_two_of_agents_that_are_there():
-    made = search.sample_configurations(300, TOLD)
+    configurations = search.sample_configurations(300, TOLD)
     lengths = Counter()
-    for one in made:
-        for agent, atoms in enumerate(one.atoms):
+    for configuration in configurations:
+        for agent, atoms in enumerate(configuration.atoms):
             assert set(atoms) <= set(TOLD[agent]) and len(set(atoms)) == len(atoms) <= 2
-            assert not atoms or agent in action_space.list_agents(one.workflow)
+            assert not atoms or agent in action_space.list_agents(configuration.workflow)
             lengths[agent, len(atoms)] += 1
     assert all(lengths[agent, n] > 20 for agent, n in ((0, 0), (0, 1), (0, 2), (1, 1), (2, 2)))
 
@@ -72,17 +81,24 @@ def test_neighbours_differ_in_one_dimension_and_in_what_the_workflow_pins(struct
     at = list(action_space.DIMENSIONS).index(dimension)
     near = search.list_structure_neighbours(Configuration(structure), dimension)
     assert len(near) == len(set(near))
-    for one in near:
-        differing = {i for i in range(6) if one.structure[i] != structure[i]}
-        pinned = {2, 4} if one.workflow in action_space.SINGLE else set()
+    for configuration in near:
+        differing = {i for i in range(6) if configuration.structure[i] != structure[i]}
+        pinned = {2, 4} if configuration.workflow in action_space.SINGLE else set()
         assert at in differing and differing <= {at} | (
             pinned if dimension == "workflow" else set()
         )
-    alone = action_space.WORKFLOWS[structure[0]] in action_space.SINGLE
-    counts = {"workflow": 8, "tools1": 4, "tools2": 0 if alone else 4, "budget2": 0 if alone else 2}
+    has_no_second_agent = action_space.WORKFLOWS[structure[0]] in action_space.SINGLE
+    counts = {
+        "workflow": 8,
+        "tools1": 4,
+        "tools2": 0 if has_no_second_agent else 4,
+        "budget2": 0 if has_no_second_agent else 2,
+    }
     assert len(near) == counts.get(dimension, 2)
     if dimension.startswith("tools"):
-        assert all((one.structure[at] ^ structure[at]).bit_count() == 1 for one in near)
+        assert all(
+            (configuration.structure[at] ^ structure[at]).bit_count() == 1 for configuration in near
+        )
 
 
 # The climb -----------------------------------------------------------------------------------------
@@ -98,7 +114,7 @@ def height(configuration: Configuration) -> float:
 
 
 def scored(near):
-    return np.array([height(one) for one in near])
+    return np.array([height(configuration) for configuration in near])
 
 
 def test_the_climb_goes_to_the_top_of_a_hill():
@@ -113,34 +129,42 @@ def test_the_climb_goes_to_the_top_of_a_hill():
 
 
 def test_the_climb_tries_each_neighbour_once_a_round_and_never_goes_down():
-    asked = []
+    num_candidates = []
 
     def score(near):
-        asked.extend(near)
+        num_candidates.extend(near)
         return scored(near)
 
     _, path = search.search_greedily(score, rounds=1)
-    tried, rewards = zip(*path, strict=True)
-    assert tried == (1, 1 + 8, 9 + 4, 13 + 4, 17 + 2, 19 + 2, 21 + 2) and len(asked) == 23
+    num_tried_so_far, rewards = zip(*path, strict=True)
+    assert (
+        num_tried_so_far == (1, 1 + 8, 9 + 4, 13 + 4, 17 + 2, 19 + 2, 21 + 2)
+        and len(num_candidates) == 23
+    )
     assert list(rewards) == sorted(rewards) and rewards[0] == height(search.BASE)
 
 
 def test_one_atom_more_or_fewer_for_an_agent_of_the_workflow():
-    told = Configuration((1, 0, 0, 2, 0, 2), (("a", "b"), (), ()))
-    near = search.list_prompt_neighbours(told, 0, ["a", "b", "c"])
-    assert [one.atoms[0] for one in near] == [("b",), ("a",), ("a", "b", "c")]
-    assert {one.structure for one in near} == {told.structure}
-    assert search.list_prompt_neighbours(told, 1, ["x"]) == []  # nobody checks in this workflow
+    start = Configuration((1, 0, 0, 2, 0, 2), (("a", "b"), (), ()))
+    near = search.list_prompt_neighbours(start, 0, ["a", "b", "c"])
+    assert [configuration.atoms[0] for configuration in near] == [("b",), ("a",), ("a", "b", "c")]
+    assert {configuration.structure for configuration in near} == {start.structure}
+    assert search.list_prompt_neighbours(start, 1, ["x"]) == []  # nobody checks in this workflow
     full = Configuration((1, 0, 0, 2, 0, 2), (("a", "b", "c"), (), ()))
     assert all(
-        len(one.atoms[0]) == 2
-        for one in search.list_prompt_neighbours(full, 0, ["a", "b", "c", "d"])
+        len(configuration.atoms[0]) == 2
+        for configuration in search.list_prompt_neighbours(full, 0, ["a", "b", "c", "d"])
     )
 
 
 def test_the_climb_finds_an_atom_that_pays():
     def score(near):
-        return np.array([float("good" in one.atoms[0]) - 0.1 * len(one.atoms[0]) for one in near])
+        return np.array(
+            [
+                float("good" in configuration.atoms[0]) - 0.1 * len(configuration.atoms[0])
+                for configuration in near
+            ]
+        )
 
     best, path = search.search_greedily(score, atoms=[["bad", "good"], [], ["x"]])
     assert best.atoms == (("good",), (), ()) and best.structure == search.BASE.structure
@@ -149,5 +173,7 @@ def test_the_climb_finds_an_atom_that_pays():
 
 
 def test_neighbours_are_told_what_the_configuration_is_told():
-    told = Configuration((2, 1, 1, 0, 0, 0), ((NAMES[0],), (), ()))
-    assert {one.atoms for one in search.list_structure_neighbours(told, "budget1")} == {told.atoms}
+    start = Configuration((2, 1, 1, 0, 0, 0), ((NAMES[0],), (), ()))
+    assert {
+        configuration.atoms for configuration in search.list_structure_neighbours(start, "budget1")
+    } == {start.atoms}

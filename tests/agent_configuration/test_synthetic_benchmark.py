@@ -48,13 +48,13 @@ WORLDS = stack_worlds(
 )
 
 
-def paid(run: int, structures: np.ndarray, told: np.ndarray) -> np.ndarray:
+def paid(run: int, structures: np.ndarray, has_atom: np.ndarray) -> np.ndarray:
     """What is expected of configurations in one world, (K, n)."""
     shape = WORLDS.describe(structures)
     return np.stack(
         [
             WORLDS.compute_reward(
-                WORLDS.compute_success_probability(run, k, shape, told), run, k, shape
+                WORLDS.compute_success_probability(run, k, shape, has_atom), run, k, shape
             )
             for k in range(K)
         ]
@@ -80,8 +80,8 @@ def test_calls_are_those_of_the_workflows_and_made_by_agents_that_are_there():
 
 def test_a_logit_by_hand():
     structure = np.array([[1, 0b0101, 0, 2, 0, 1]])  # reason: first and third agent, tools 0 and 2
-    told = np.zeros((1, 3, ATOMS_PER_AGENT), bool)
-    told[0, 0, 1] = told[0, 1, 0] = (
+    has_atom = np.zeros((1, 3, ATOMS_PER_AGENT), bool)
+    has_atom[0, 0, 1] = has_atom[0, 1, 0] = (
         True  # the second agent is not there, and what it is told counts for nothing
     )
     z = (
@@ -94,7 +94,7 @@ def test_a_logit_by_hand():
         + WORLDS.atom_effects[1, 3, 0, 1]
     )
     assert WORLDS.compute_success_probability(
-        1, 3, WORLDS.describe(structure), told
+        1, 3, WORLDS.describe(structure), has_atom
     ) == pytest.approx([1 / (1 + np.exp(-z))])
 
 
@@ -114,20 +114,24 @@ def test_the_reward_of_a_chance_is_its_expectation():
 
 def test_pinned_parts_and_what_absent_agents_are_told_change_nothing():
     """What a mask saves a policy from choosing, nobody has."""
-    one, odd = (
+    valid, odd = (
         StructureTable.from_structures(np.array([[5, 3, *pinned]]), SETTINGS.tiers)
         for pinned in ((0, 1, 0, 2), (9, 1, 2, 2))
     )
-    assert (one.num_tokens, one.num_allocated, one.num_calls) == (
+    assert (valid.num_tokens, valid.num_allocated, valid.num_calls) == (
         odd.num_tokens,
         odd.num_allocated,
         odd.num_calls,
     )
-    zero, told, other = np.zeros(1, int), *np.zeros((2, 1, 3, ATOMS_PER_AGENT), bool)
-    other[0, 1, 2] = True
+    zero, has_atom, other_atoms = np.zeros(1, int), *np.zeros((2, 1, 3, ATOMS_PER_AGENT), bool)
+    other_atoms[0, 1, 2] = True
     direct, verify = np.zeros((1, 6), int), np.array([[2, 0, 0, 0, 0, 0]])
-    assert encode_choices(zero, zero, direct, told) == encode_choices(zero, zero, direct, other)
-    assert encode_choices(zero, zero, verify, told) != encode_choices(zero, zero, verify, other)
+    assert encode_choices(zero, zero, direct, has_atom) == encode_choices(
+        zero, zero, direct, other_atoms
+    )
+    assert encode_choices(zero, zero, verify, has_atom) != encode_choices(
+        zero, zero, verify, other_atoms
+    )
 
 
 # Bounds --------------------------------------------------------------------------------------------
@@ -175,7 +179,7 @@ def rows_of(n: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 @pytest.mark.parametrize(
-    "make, given",
+    "make, arguments",
     [
         (policies.make_structure_policy, (K, True, 8)),
         (policies.make_structure_policy, (K, False, 8)),
@@ -184,62 +188,68 @@ def rows_of(n: int) -> tuple[torch.Tensor, torch.Tensor]:
     ],
     ids=["structure", "unmasked", "bandit", "autoregressive"],
 )
-def test_policies_side_by_side_are_what_each_is_alone(make, given):
+def test_policies_side_by_side_are_what_each_is_alone(make, arguments):
     torch.manual_seed(0)
-    alone = [make(*given) for _ in range(2)]
-    for one in alone:
-        for head in one.heads:
+    singles = [make(*arguments) for _ in range(2)]
+    for single in singles:
+        for head in single.heads:
             nn.init.normal_(head.weight)
-    many, (states, bare) = StackedMultiDiscretePolicy.stack(alone), rows_of(7)
-    drawn = many.sample(states, None)
-    logp, entropy = many.evaluate_actions(states, drawn.actions)
-    for i, one in enumerate(alone):
-        part = slice(7 * i, 7 * i + 7)
-        assert (one.sample(bare[part], None).actions == drawn.actions[part]).all()
-        own, spread = one.evaluate_actions(bare[part], drawn.actions[part])
-        assert torch.allclose(own, logp[part], atol=1e-5) and torch.allclose(
-            spread, entropy[part], atol=1e-5
+    many, (states, bare) = StackedMultiDiscretePolicy.stack(singles), rows_of(7)
+    sampled = many.sample(states, None)
+    logp, entropy = many.evaluate_actions(states, sampled.actions)
+    for i, single in enumerate(singles):
+        rows = slice(7 * i, 7 * i + 7)
+        assert (single.sample(bare[rows], None).actions == sampled.actions[rows]).all()
+        logp_alone, entropy_alone = single.evaluate_actions(bare[rows], sampled.actions[rows])
+        assert torch.allclose(logp_alone, logp[rows], atol=1e-5) and torch.allclose(
+            entropy_alone, entropy[rows], atol=1e-5
         )
 
 
 def test_prompt_policies_side_by_side_are_what_each_is_alone_with_unequal_rows():
     torch.manual_seed(0)
-    alone = [PromptPolicy(K, AGENT_MAY_HAVE_ATOM, 8) for _ in range(2)]
-    for one in alone:
-        nn.init.normal_(one.head.weight)
-    many = stack_prompt_policies(copy.deepcopy(alone))
+    singles = [PromptPolicy(K, AGENT_MAY_HAVE_ATOM, 8) for _ in range(2)]
+    for single in singles:
+        nn.init.normal_(single.head.weight)
+    many = stack_prompt_policies(copy.deepcopy(singles))
     (states, bare), structures = rows_of(9), torch.as_tensor(random_choices(18)[0])
     steps = many.sample(states, structures, None).steps
     assert (
         len(set(torch.bincount(steps.episode // 9).tolist())) == 2
     )  # one has more decisions than the other
-    for i, one in enumerate(alone):
-        part = slice(9 * i, 9 * i + 9)
-        own = one.sample(bare[part], structures[part], None).steps
-        mine = steps.episode // 9 == i
-        assert (own.actions == steps.actions[mine]).all()
+    for i, single in enumerate(singles):
+        rows = slice(9 * i, 9 * i + 9)
+        steps_alone = single.sample(bare[rows], structures[rows], None).steps
+        is_of_training = steps.episode // 9 == i
+        assert (steps_alone.actions == steps.actions[is_of_training]).all()
         assert torch.allclose(
-            one.evaluate_actions(own)[0], many.evaluate_actions(steps.select(mine))[0], atol=1e-5
+            single.evaluate_actions(steps_alone)[0],
+            many.evaluate_actions(steps.select(is_of_training))[0],
+            atol=1e-5,
         )
 
 
 def test_gradients_are_clipped_for_each_training_as_if_it_were_alone():
     torch.manual_seed(0)
-    alone = [policies.make_structure_policy(K, True, 8) for _ in range(2)]
+    singles = [policies.make_structure_policy(K, True, 8) for _ in range(2)]
     many = BatchedPolicyTrainer.create_stacked(
-        StackedMultiDiscretePolicy.stack(alone), K, 0.1, 2, 8, has_value=False
+        StackedMultiDiscretePolicy.stack(singles), K, 0.1, 2, 8, has_value=False
     )
     (states, bare), actions = rows_of(6), torch.as_tensor(random_choices(12)[0])
     scale = torch.tensor([1.0] * 6 + [50.0] * 6)  # the second one's gradient is far beyond the clip
     many.step(-(scale * many.policy.evaluate_actions(states, actions)[0]).mean(), 0.5)
-    for i, one in enumerate(alone):
-        part, side = (
+    for i, single in enumerate(singles):
+        rows, trainer = (
             slice(6 * i, 6 * i + 6),
-            PolicyTrainer(one, None, torch.optim.Adam(one.parameters(), lr=0.1)),
+            PolicyTrainer(single, None, torch.optim.Adam(single.parameters(), lr=0.1)),
         )
-        side.step(-(scale[part] * one.evaluate_actions(bare[part], actions[part])[0]).mean(), 0.5)
-        assert torch.allclose(many.policy.trunk.weights[0][i].T, one.trunk[0].weight, atol=1e-4)
-        assert torch.allclose(many.policy.heads[2].weights[0][i].T, one.heads[2].weight, atol=1e-4)
+        trainer.step(
+            -(scale[rows] * single.evaluate_actions(bare[rows], actions[rows])[0]).mean(), 0.5
+        )
+        assert torch.allclose(many.policy.trunk.weights[0][i].T, single.trunk[0].weight, atol=1e-4)
+        assert torch.allclose(
+            many.policy.heads[2].weights[0][i].T, single.heads[2].weight, atol=1e-4
+        )
 
 
 def test_advantages_are_whitened_within_each_training():
@@ -253,8 +263,8 @@ def test_advantages_are_whitened_within_each_training():
 
 def test_flat_actions_mean_what_they_mean_in_the_lesson():
     """0 is none; atoms of other agents are ignored, and who is told the same twice is told it once."""
-    told = read_flat_atoms(np.array([[1, 1, 0, 4, 1, 9, 7, 8, 2]]))[0]
-    assert told.tolist() == [[True, False, False], [True, False, False], [True, True, False]]
+    has_atom = read_flat_atoms(np.array([[1, 1, 0, 4, 1, 9, 7, 8, 2]]))[0]
+    assert has_atom.tolist() == [[True, False, False], [True, False, False], [True, True, False]]
     rows = np.array([[0, 3, 5, 1, 2, 0], [2, 3, 5, 1, 2, 0], [5, 1, 15, 0, 1, 1]])
     assert repair_structures(rows).tolist() == [
         list(action_space.repair_structure(row)) for row in rows.tolist()
@@ -282,10 +292,24 @@ def a_buffer() -> tuple[EpisodeBatch, np.ndarray]:
 
 def test_one_threshold_leaves_the_kind_that_is_paid_less_without_an_elite():
     whole, correct = a_buffer()
-    one, each = (select_elites(whole, correct, 0.5, by_kind) for by_kind in (False, True))
-    assert one.is_elite.tolist() == [True] * 4 + [False] * 4 and len(set(one.tau[0])) == 1
-    assert each.is_elite.tolist() == [False, False, True, True, False, False, True, True]
-    assert each.tau[0, :2] == pytest.approx([5.75, 2.5])
+    one_threshold, threshold_by_kind = (
+        select_elites(whole, correct, 0.5, by_kind) for by_kind in (False, True)
+    )
+    assert (
+        one_threshold.is_elite.tolist() == [True] * 4 + [False] * 4
+        and len(set(one_threshold.tau[0])) == 1
+    )
+    assert threshold_by_kind.is_elite.tolist() == [
+        False,
+        False,
+        True,
+        True,
+        False,
+        False,
+        True,
+        True,
+    ]
+    assert threshold_by_kind.tau[0, :2] == pytest.approx([5.75, 2.5])
 
 
 # The study -----------------------------------------------------------------------------------------
@@ -299,14 +323,14 @@ def record(tmp_path_factory):
 def test_every_arm_and_both_imitations_are_held_against_the_optimum(record):
     test = record.query("split == 'test'")
     end = test[test["step"] == SETTINGS.glass.eval_points[-1]]
-    told = {
+    methods = {
         *(variant.name for variant in glass.VARIANTS),
         "SFT, one tau",
         "SFT, tau per kind",
         "best constant",
         "optimum",
     }
-    assert set(end["method"]) == told
+    assert set(end["method"]) == methods
     assert (
         test["regret"].min() >= -1e-9
         and test.query("method == 'optimum'")["regret"].abs().max() == 0.0
@@ -333,26 +357,27 @@ def test_the_same_settings_give_the_same_record(record, tmp_path):
 def test_training_finds_what_is_paid():
     """Two worlds, a few hundred episodes: what is drawn is paid far more than at the start."""
     box = SETTINGS.glass.model_copy(update={"seeds": 2, "hidden": 16, "eval_points": [32, 384]})
-    told = SETTINGS.model_copy(update={"glass": box})
-    worlds = stack_worlds([make_world(told, seed, 1.0, 1.0) for seed in range(2)])
-    judge, found = ConfigurationEvaluation(worlds), {}
+    settings = SETTINGS.model_copy(update={"glass": box})
+    worlds = stack_worlds([make_world(settings, seed, 1.0, 1.0) for seed in range(2)])
+    judge, rows_by_step = ConfigurationEvaluation(worlds), {}
     train(
         glass.UNDISCOUNTED,
         worlds,
         384,
-        lambda n, policy: found.update({n: judge.make_rows("x", policy, n)}),
+        lambda n, policy: rows_by_step.update({n: judge.make_rows("x", policy, n)}),
     )
     assert (
-        found[384].groupby("seed")["drawn"].mean() > found[0].groupby("seed")["drawn"].mean() + 0.5
+        rows_by_step[384].groupby("seed")["drawn"].mean()
+        > rows_by_step[0].groupby("seed")["drawn"].mean() + 0.5
     ).all()
 
 
 def test_steps_of_several_batches_stay_with_their_episodes():
-    one = replace(
+    episodes = replace(
         a_buffer()[0],
         steps=PromptSteps(torch.tensor([0, 3]), *(torch.zeros(2, 1) for _ in range(5))),
     )
-    both = policy_updates.concatenate_batches([one, one])
+    both = policy_updates.concatenate_batches([episodes, episodes])
     assert both.steps.episode.tolist() == [0, 3, 8, 11] and len(both) == 16 and len(both.runs) == 16
 
 
@@ -405,8 +430,8 @@ def test_every_setting_of_the_small_world_is_read_by_some_job():
 @pytest.mark.parametrize("name", GLASS_FIELDS)
 def test_a_setting_of_the_small_world_makes_new_jobs_where_it_is_read(name):
     value = getattr(SETTINGS.glass, name)
-    other = [*value, 2 * value[-1]] if isinstance(value, list) else 2 * value
-    box = SETTINGS.glass.model_copy(update={name: other})
+    other_value = [*value, 2 * value[-1]] if isinstance(value, list) else 2 * value
+    box = SETTINGS.glass.model_copy(update={name: other_value})
     assert changed_jobs(keys(), SETTINGS.model_copy(update={"glass": box})) == GLASS_FIELDS[name]
 
 
@@ -422,13 +447,13 @@ def test_a_setting_of_the_small_world_makes_new_jobs_where_it_is_read(name):
     ],
 )
 def test_a_setting_of_the_lesson_makes_new_jobs_where_it_is_read(name, jobs):
-    other = {
+    other_value = {
         "tiers": [1, 2, 3],
         "ppo": SETTINGS.grpo,
         "sft": SETTINGS.dpo,
         "grpo": SETTINGS.ppo,
     }.get(name, 7)
-    assert changed_jobs(keys(), SETTINGS.model_copy(update={name: other})) == jobs
+    assert changed_jobs(keys(), SETTINGS.model_copy(update={name: other_value})) == jobs
 
 
 @pytest.mark.parametrize("module", JOBS_BY_MODULE)

@@ -35,15 +35,15 @@ def test_the_policy_never_leaves_the_elite_and_where_nothing_is_left_to_chance_b
     seed, share, rows
 ):
     mean, correct, rng = world(seed)
-    told = theorem_3_2.check(mean, correct, 0.0, share, rows, rng)
-    assert told.outside == 0.0 == theorem_3_2.check(mean, correct, 1.0, share, rows, rng).outside
-    if told.covered:
-        assert told.kept == 1.0 and told.fresh >= told.tau and told.after >= told.tau
+    checked = theorem_3_2.check(mean, correct, 0.0, share, rows, rng)
+    assert checked.outside == 0.0 == theorem_3_2.check(mean, correct, 1.0, share, rows, rng).outside
+    if checked.covered:
+        assert checked.kept == 1.0 and checked.fresh >= checked.tau and checked.after >= checked.tau
 
 
 def test_where_dice_fall_the_elite_were_lucky_and_a_fresh_try_is_paid_less():
     """And the more so, the more is left to chance."""
-    told = {
+    checked_by_noise = {
         noise: [
             theorem_3_2.check(*world(seed)[:2], noise, 0.3, 200, np.random.default_rng(seed))
             for seed in range(30)
@@ -51,19 +51,28 @@ def test_where_dice_fall_the_elite_were_lucky_and_a_fresh_try_is_paid_less():
         for noise in (0.0, 0.3, 1.0)
     }
     assert (
-        all(one.fresh < one.after for one in told[1.0])
-        and np.mean([one.fresh - one.tau for one in told[1.0]]) < -1
+        all(result.fresh < result.after for result in checked_by_noise[1.0])
+        and np.mean([result.fresh - result.tau for result in checked_by_noise[1.0]]) < -1
     )
-    kept = [np.mean([one.kept for one in every]) for every in told.values()]
-    assert kept[0] == 1.0 > kept[1] > kept[2] and kept[2] < 0.2
+    kept_shares = [
+        np.mean([result.kept for result in every]) for every in checked_by_noise.values()
+    ]
+    assert kept_shares[0] == 1.0 > kept_shares[1] > kept_shares[2] and kept_shares[2] < 0.2
 
 
 def test_a_tiny_world_by_hand():
     """One question; the first action is right and costs 1, the second is wrong and free: 4 and 0, half of it elite."""
-    told = theorem_3_2.check(
+    checked = theorem_3_2.check(
         np.array([[-1.0, 0.0]]), np.array([[1.0, 0.0]]), 0.0, 0.4, 4_000, np.random.default_rng(1)
     )
-    assert (told.tau, told.covered, told.outside, told.after, told.fresh, told.kept) == (
+    assert (
+        checked.tau,
+        checked.covered,
+        checked.outside,
+        checked.after,
+        checked.fresh,
+        checked.kept,
+    ) == (
         4.0,
         1.0,
         0.0,
@@ -71,7 +80,7 @@ def test_a_tiny_world_by_hand():
         4.0,
         1.0,
     )
-    assert told.before == pytest.approx(2.0, abs=0.15)
+    assert checked.before == pytest.approx(2.0, abs=0.15)
 
 
 def test_rounding_does_not_break_the_guarantee_where_rewards_are_equal():
@@ -87,19 +96,19 @@ def test_rounding_does_not_break_the_guarantee_where_rewards_are_equal():
 
 def test_a_question_without_an_elite_row_is_not_covered():
     correct = np.array([[1.0, 1.0], [0.0, 0.0]])
-    told = theorem_3_2.check(np.zeros((2, 2)), correct, 0.0, 0.4, 200, np.random.default_rng(0))
-    assert told.covered == 0.5 and told.fresh == 5.0
+    checked = theorem_3_2.check(np.zeros((2, 2)), correct, 0.0, 0.4, 200, np.random.default_rng(0))
+    assert checked.covered == 0.5 and checked.fresh == 5.0
 
 
 def test_the_buffer_is_paid_what_its_choices_are_worth_on_average():
     mean, correct, _ = world(3)
-    told = theorem_3_2.check(mean, correct, 1.0, 0.3, 40_000, np.random.default_rng(0))
-    assert told.before == pytest.approx((mean + 5 * correct).mean(), abs=0.05)
+    checked = theorem_3_2.check(mean, correct, 1.0, 0.3, 40_000, np.random.default_rng(0))
+    assert checked.before == pytest.approx((mean + 5 * correct).mean(), abs=0.05)
 
 
 def test_a_chance_of_one_half_is_the_same_when_it_is_paid_again():
     """As chances are that were measured in two or four tries."""
-    told = theorem_3_2.check(
+    checked = theorem_3_2.check(
         np.zeros((1, 1)), np.full((1, 1), 0.5), 0.0, 0.3, 50, np.random.default_rng(0)
     )
-    assert told.after == told.fresh == 5.0 and told.kept == 1.0
+    assert checked.after == checked.fresh == 5.0 and checked.kept == 1.0

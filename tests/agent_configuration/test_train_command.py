@@ -86,7 +86,7 @@ def write_questions(path: Path, num_questions: int = 20) -> Path:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory) -> Path:
+def folder(tmp_path_factory) -> Path:
     """A folder with questions and documents."""
     root = tmp_path_factory.mktemp("arc")
     write_questions(root / "questions.jsonl")
@@ -101,20 +101,20 @@ def team(monkeypatch):
     monkeypatch.setattr(user_agents, "open_models", open_functions())
 
 
-def run(place: Path, out: str, *more: str, model: str = "scripted-small") -> int:
-    arguments = ["--data", str(place / "questions.jsonl"), "--model", model]
+def run(folder: Path, out: str, *options: str, model: str = "scripted-small") -> int:
+    arguments = ["--data", str(folder / "questions.jsonl"), "--model", model]
     return command.main(
-        [*arguments, "--out", str(place / out), "--tools", "calculator", *SMALL, *more]
+        [*arguments, "--out", str(folder / out), "--tools", "calculator", *SMALL, *options]
     )
 
 
 @pytest.fixture
-def trained(place, capsys) -> Path:
+def trained(folder, capsys) -> Path:
     """A first training, done once for every test that looks at it."""
-    if not (place / "out").exists():
-        assert run(place, "out", "--oracle") == 0
-        (place / "printed.txt").write_text(capsys.readouterr().out)
-    return place / "out"
+    if not (folder / "out").exists():
+        assert run(folder, "out", "--oracle") == 0
+        (folder / "printed.txt").write_text(capsys.readouterr().out)
+    return folder / "out"
 
 
 def read(folder: Path, name: str) -> pd.DataFrame:
@@ -124,8 +124,8 @@ def read(folder: Path, name: str) -> pd.DataFrame:
 # What a run leaves --------------------------------------------------------------------------------
 
 
-def test_a_run_leaves_policy_tables_summary_and_a_report_that_anybody_can_read(trained, place):
-    printed = (place / "printed.txt").read_text()
+def test_a_run_leaves_policy_tables_summary_and_a_report_that_anybody_can_read(trained, folder):
+    printed = (folder / "printed.txt").read_text()
     assert artifacts.read_json(trained / "summary.json")["outcome"] in printed
     assert accessibility_check.problems((trained / "report.html").read_text()) == []
     rollouts = read(trained, "rollouts")
@@ -134,8 +134,8 @@ def test_a_run_leaves_policy_tables_summary_and_a_report_that_anybody_can_read(t
     assert not [path for path in trained.rglob("*") if path.suffix in (".pkl", ".pickle")]
 
 
-def test_what_the_run_may_take_is_said_before_anything_is_asked_and_measured_then(trained, place):
-    lines = (place / "printed.txt").read_text().splitlines()
+def test_what_the_run_may_take_is_said_before_anything_is_asked_and_measured_then(trained, folder):
+    lines = (folder / "printed.txt").read_text().splitlines()
     most, space, estimate, update = (
         next(number for number, line in enumerate(lines) if words in line)
         for words in ("episodes at the most", "Space: ", "trial episodes", "update 1/2")
@@ -188,33 +188,33 @@ def test_masks_leave_the_structures_of_the_named_tools():
     assert mask(TOOLS)["tools1"].all()
 
 
-def test_the_policy_in_the_folder_chooses_as_the_trained_one(trained, place):
+def test_the_policy_in_the_folder_chooses_as_the_trained_one(trained, folder):
     saved = SavedPolicies.load(trained / "policy")
     rows = read(trained, "evaluation")
     rows = rows[rows["method"] == TRAINED]
     chosen = saved.choose(rows["prompt"].tolist())
-    assert [one.digest for one in chosen] == rows["digest"].tolist()
+    assert [configuration.digest for configuration in chosen] == rows["digest"].tolist()
 
 
-def test_tf_idf_is_saved_with_the_policy(place):
-    assert run(place, "words", "--encoder", "tf-idf", "--updates", "1") == 0
-    saved = SavedPolicies.load(place / "words/policy")
-    rows = read(place / "words", "evaluation")
+def test_tf_idf_is_saved_with_the_policy(folder):
+    assert run(folder, "words", "--encoder", "tf-idf", "--updates", "1") == 0
+    saved = SavedPolicies.load(folder / "words/policy")
+    rows = read(folder / "words", "evaluation")
     rows = rows[rows["method"] == TRAINED]
     chosen = saved.choose(rows["prompt"].tolist())
-    assert [one.digest for one in chosen] == rows["digest"].tolist()
+    assert [configuration.digest for configuration in chosen] == rows["digest"].tolist()
 
 
-def test_a_policy_for_each_group_learns_from_its_own_questions(place):
-    assert run(place, "groups", "--by-group", "--updates", "1") == 0
-    rollouts = read(place / "groups", "rollouts")
+def test_a_policy_for_each_group_learns_from_its_own_questions(folder):
+    assert run(folder, "groups", "--by-group", "--updates", "1") == 0
+    rollouts = read(folder / "groups", "rollouts")
     assert (rollouts["group"] == rollouts["only"]).all() and rollouts["only"].nunique() == 2
-    assert set(SavedPolicies.load(place / "groups/policy").policies) == {"odd", "even"}
+    assert set(SavedPolicies.load(folder / "groups/policy").policies) == {"odd", "even"}
 
 
-def test_a_training_learns_that_one_call_does_not_solve_it(place):
+def test_a_training_learns_that_one_call_does_not_solve_it(folder):
     """Only workflows with a reasoner are right here, whatever else is chosen."""
-    more = (
+    options = (
         "--updates",
         "20",
         "--batch",
@@ -224,17 +224,17 @@ def test_a_training_learns_that_one_call_does_not_solve_it(place):
         "--tools",
         "none",
     )
-    assert run(place, "learned", *more) == 0
-    rows = read(place / "learned", "evaluation")
-    means = rows.groupby("method")["correct"].mean()
-    assert means[TRAINED] == 1.0 and means[BASE] == 0.0
+    assert run(folder, "learned", *options) == 0
+    rows = read(folder / "learned", "evaluation")
+    mean_correct = rows.groupby("method")["correct"].mean()
+    assert mean_correct[TRAINED] == 1.0 and mean_correct[BASE] == 0.0
 
 
 # Going on -----------------------------------------------------------------------------------------
 
 
 def test_a_run_that_was_interrupted_and_goes_on_equals_one_that_never_stopped(
-    trained, place, monkeypatch, capsys
+    trained, folder, monkeypatch, capsys
 ):
     num_calls = 0
 
@@ -253,70 +253,70 @@ def test_a_run_that_was_interrupted_and_goes_on_equals_one_that_never_stopped(
     monkeypatch.setattr(user_agents, "open_models", open_functions(answer))
     with monkeypatch.context() as patch:
         patch.setattr(user_training.ConfigurationTraining, "learn", stop_at_second_update)
-        assert run(place, "interrupted", "--oracle") == 130
+        assert run(folder, "interrupted", "--oracle") == 130
     assert "run the same command to go on" in capsys.readouterr().err
-    assert run(place, "interrupted", "--oracle") == 0
+    assert run(folder, "interrupted", "--oracle") == 0
     for name in TABLES:
-        assert_frame_equal(read(trained, name), read(place / "interrupted", name))
+        assert_frame_equal(read(trained, name), read(folder / "interrupted", name))
     num_before = num_calls
-    assert run(place, "interrupted", "--oracle") == 0
+    assert run(folder, "interrupted", "--oracle") == 0
     assert num_calls == num_before
 
 
-def test_the_same_call_again_asks_nothing_and_more_updates_go_on(trained, place, capsys):
-    shutil.copytree(trained, place / "again")
-    assert run(place, "again", "--oracle") == 0
+def test_the_same_call_again_asks_nothing_and_more_updates_go_on(trained, folder, capsys):
+    shutil.copytree(trained, folder / "again")
+    assert run(folder, "again", "--oracle") == 0
     assert "update 1/" not in capsys.readouterr().out
     for name in TABLES:
-        assert_frame_equal(read(trained, name), read(place / "again", name))
-    assert run(place, "again", "--updates", "3") == 0
+        assert_frame_equal(read(trained, name), read(folder / "again", name))
+    assert run(folder, "again", "--updates", "3") == 0
     assert "update 3/3" in capsys.readouterr().out
-    rollouts = read(place / "again", "rollouts")
+    rollouts = read(folder / "again", "rollouts")
     assert rollouts.groupby("method")["step"].max().eq(2).all()
 
 
-def test_a_folder_of_other_settings_is_refused(trained, place, capsys):
-    assert run(place, "out", "--oracle", "--budget", "reasoner=8,16,32") == 2
+def test_a_folder_of_other_settings_is_refused(trained, folder, capsys):
+    assert run(folder, "out", "--oracle", "--budget", "reasoner=8,16,32") == 2
     assert "was begun with" in capsys.readouterr().err
 
 
 # What goes wrong ----------------------------------------------------------------------------------
 
 
-def test_a_failed_call_is_shown_and_scored_nowhere(place, monkeypatch, capsys):
+def test_a_failed_call_is_shown_and_scored_nowhere(folder, monkeypatch, capsys):
     def answer(name, request):
         if "1 + 2" in request.messages[1]["content"]:
             return Reply("", name, "scripted", failure=Failure("timeout"))
         return solve_as_reasoner(name, request)
 
     monkeypatch.setattr(user_agents, "open_models", open_functions(answer))
-    assert run(place, "lost", "--updates", "3", "--held-out", "0.4") == 0
-    played, rollouts = read(place / "lost", "played"), read(place / "lost", "rollouts")
-    lost = pd.concat([played, rollouts])
+    assert run(folder, "lost", "--updates", "3", "--held-out", "0.4") == 0
+    episodes, rollouts = read(folder / "lost", "played"), read(folder / "lost", "rollouts")
+    lost = pd.concat([episodes, rollouts])
     lost = lost[lost["lost_calls"] > 0]
     assert len(lost) and lost["reward"].isna().all() and lost["correct"].isna().all()
     assert "lost a reply or a judgement and are in no score" in capsys.readouterr().out
 
 
-def test_a_server_that_refuses_tools_ends_the_run_with_the_remedy(place, monkeypatch, capsys):
+def test_a_server_that_refuses_tools_ends_the_run_with_the_remedy(folder, monkeypatch, capsys):
     def answer(name, request):
         if request.tools:
             return Reply("", name, "scripted", failure=Failure("bad_request"))
         return solve_as_reasoner(name, request)
 
     monkeypatch.setattr(user_agents, "open_models", open_functions(answer))
-    assert run(place, "refused") == 2
+    assert run(folder, "refused") == 2
     error = capsys.readouterr().err
     assert "lost a call (bad_request)" in error and "--tools none" in error
-    assert run(place, "refused-without", "--tools", "none", "--updates", "1") == 0
+    assert run(folder, "refused-without", "--tools", "none", "--updates", "1") == 0
 
 
-def test_a_reply_that_the_model_spoiled_is_counted_by_its_kind(place, monkeypatch, capsys):
+def test_a_reply_that_the_model_spoiled_is_counted_by_its_kind(folder, monkeypatch, capsys):
     def answer(name, request):
         return Reply("", name, "scripted", failure=Failure("context_too_long"))
 
     monkeypatch.setattr(user_agents, "open_models", open_functions(answer))
-    assert run(place, "window", "--updates", "1") == 0
+    assert run(folder, "window", "--updates", "1") == 0
     printed = capsys.readouterr().out
     assert "context_too_long; smaller budgets (--budget)" in printed
     assert "Failed replies of the evaluation by kind" in printed
@@ -344,29 +344,29 @@ def serve(answer) -> Iterator[Server]:
         thread.join()
 
 
-def test_the_spending_limit_stops_the_run_and_a_higher_one_goes_on(place, monkeypatch, capsys):
+def test_the_spending_limit_stops_the_run_and_a_higher_one_goes_on(folder, monkeypatch, capsys):
     monkeypatch.undo()
 
-    def answer(asked: Asked) -> Answer:
-        text = solve_as_reasoner("mine", ChatRequest(asked.body["messages"])).text
+    def answer(request: Asked) -> Answer:
+        text = solve_as_reasoner("mine", ChatRequest(request.body["messages"])).text
         return Answer(completion(text, tokens_in=20, tokens_out=5))
 
     with pytest.MonkeyPatch.context() as patch, serve(answer) as server:
         patch.setenv("BENCH_TEST_KEY", "sk-planted")
-        mine = (
+        own_files = (
             f"llm.models.mine={{backend: endpoint, base_url: '{server.url}', model: served, price_in: 1.0e-6, "
             "price_out: 2.0e-6, max_tokens: 64, reasoning_tokens: 0}"
         )
-        options = ("--updates", "1", "--set", mine)
-        assert run(place, "paid", *options, "--max-usd", "0.01", model="mine") == 2
+        options = ("--updates", "1", "--set", own_files)
+        assert run(folder, "paid", *options, "--max-usd", "0.01", model="mine") == 2
         stopped = capsys.readouterr()
         assert "--max-usd" in stopped.err and "llm.max_usd" not in stopped.err
-        num_paid = len(server.asked)
-        assert num_paid and (place / "paid/arc.jsonl").exists()
-        assert run(place, "paid", *options, "--max-usd", "1", model="mine") == 0
+        num_requests = len(server.asked)
+        assert num_requests and (folder / "paid/arc.jsonl").exists()
+        assert run(folder, "paid", *options, "--max-usd", "1", model="mine") == 0
         assert "mine: " in capsys.readouterr().out
-        bodies = [json.dumps(asked.body, sort_keys=True) for asked in server.asked]
-        assert not set(bodies[:num_paid]) & set(bodies[num_paid:])
+        bodies = [json.dumps(request.body, sort_keys=True) for request in server.asked]
+        assert not set(bodies[:num_requests]) & set(bodies[num_requests:])
 
 
 @pytest.mark.parametrize(
@@ -387,17 +387,17 @@ def test_the_spending_limit_stops_the_run_and_a_higher_one_goes_on(place, monkey
         (("--data", "nowhere.csv"), "nowhere.csv"),
     ],
 )
-def test_a_mistake_ends_in_one_line_that_names_it(options, message, place, capsys):
-    assert run(place, "mistake", *options) == 2
+def test_a_mistake_ends_in_one_line_that_names_it(options, message, folder, capsys):
+    assert run(folder, "mistake", *options) == 2
     error = capsys.readouterr().err.strip()
     assert error.startswith("error: ") and "\n" not in error and message in error
-    assert not (place / "mistake/settings.json").exists()
+    assert not (folder / "mistake/settings.json").exists()
 
 
-def test_a_plan_asks_nothing(place, capsys):
-    assert run(place, "plan", "--plan") == 0
+def test_a_plan_asks_nothing(folder, capsys):
+    assert run(folder, "plan", "--plan") == 0
     assert "episodes at the most" in capsys.readouterr().out
-    assert not (place / "plan").exists()
+    assert not (folder / "plan").exists()
 
 
 def test_without_arguments_the_command_shows_its_options(capsys):
@@ -411,13 +411,13 @@ def test_without_arguments_the_command_shows_its_options(capsys):
 # Tools, instructions, scorers ---------------------------------------------------------------------
 
 
-def test_agents_search_the_documents_of_the_user(place, monkeypatch):
-    found = []
+def test_agents_search_the_documents_of_the_user(folder, monkeypatch):
+    passages_found_ = []
 
     def answer(name, request):
         last = request.messages[-1]
         if last["role"] == "tool":
-            found.append(last["content"])
+            passages_found_.append(last["content"])
             return solve_as_reasoner(name, request)
         if request.tools:
             call = ToolCall("", "search", json.dumps({"query": "sum of 3"}))
@@ -425,9 +425,11 @@ def test_agents_search_the_documents_of_the_user(place, monkeypatch):
         return solve_as_reasoner(name, request)
 
     monkeypatch.setattr(user_agents, "open_models", open_functions(answer))
-    documents = ("--tools", "search", "--documents", str(place / "documents"))
-    assert run(place, "searched", *documents, "--updates", "1") == 0
-    assert found and all(text.startswith("The sum of 3 and 2 is 5.") for text in found)
+    documents = ("--tools", "search", "--documents", str(folder / "documents"))
+    assert run(folder, "searched", *documents, "--updates", "1") == 0
+    assert passages_found_ and all(
+        text.startswith("The sum of 3 and 2 is 5.") for text in passages_found_
+    )
 
 
 def write_atoms_reply(texts: dict[str, list[str]]) -> str:
@@ -438,7 +440,7 @@ def write_atoms_reply(texts: dict[str, list[str]]) -> str:
     return json.dumps(content)
 
 
-def test_instructions_that_a_model_writes_are_checked_kept_and_used_again(place, monkeypatch):
+def test_instructions_that_a_model_writes_are_checked_kept_and_used_again(folder, monkeypatch):
     good = {
         role: [f"Help the {role} in way number {word}." for word in ("one", "two", "three")]
         for role in ("reasoner", "verifier", "answerer")
@@ -460,32 +462,32 @@ def test_instructions_that_a_model_writes_are_checked_kept_and_used_again(place,
 
     monkeypatch.setattr(user_agents, "open_models", open_functions(answer))
     options = ("--write-atoms", "scripted-large", "--updates", "1")
-    assert run(place, "written", *options) == 0
+    assert run(folder, "written", *options) == 0
     assert len(requests) == 3 and "has 1 words" in requests[2].messages[-1]["content"]
     written = [
-        atom for atom in read_library(place / "written/atoms.yaml") if atom.family == "written"
+        atom for atom in read_library(folder / "written/atoms.yaml") if atom.family == "written"
     ]
     assert [atom.text for atom in written[:3]] == good["reasoner"]
-    assert run(place, "written", *options) == 0
+    assert run(folder, "written", *options) == 0
     assert len(requests) == 3
 
 
 def test_a_writer_that_keeps_no_rule_ends_the_run_with_its_last_complaint(
-    place, monkeypatch, capsys
+    folder, monkeypatch, capsys
 ):
     monkeypatch.setattr(
         user_agents, "open_models", open_functions(lambda name, request: Reply("{}", name, "x"))
     )
-    assert run(place, "unwritten", "--write-atoms", "scripted-large") == 2
+    assert run(folder, "unwritten", "--write-atoms", "scripted-large") == 2
     assert "reasoner must have a list of 3 atoms" in capsys.readouterr().err
 
 
-def test_a_scorer_that_gives_parts_of_a_point_enters_the_reward(place):
-    assert run(place, "parts", "--scorer", "f1", "--updates", "1") == 0
-    assert read(place / "parts", "rollouts")["correct"].between(0, 1).all()
+def test_a_scorer_that_gives_parts_of_a_point_enters_the_reward(folder):
+    assert run(folder, "parts", "--scorer", "f1", "--updates", "1") == 0
+    assert read(folder / "parts", "rollouts")["correct"].between(0, 1).all()
 
 
-def test_sums_of_a_user_follow_no_rule_of_the_lab_s_chains(place, monkeypatch):
+def test_sums_of_a_user_follow_no_rule_of_the_lab_s_chains(folder, monkeypatch):
     roles = set()
 
     def answer(name, request):
@@ -493,5 +495,5 @@ def test_sums_of_a_user_follow_no_rule_of_the_lab_s_chains(place, monkeypatch):
         return solve_as_reasoner(name, request)
 
     monkeypatch.setattr(user_agents, "open_models", open_functions(answer))
-    assert run(place, "rules", "--updates", "1") == 0
+    assert run(folder, "rules", "--updates", "1") == 0
     assert roles and not any("left to right" in role for role in roles)

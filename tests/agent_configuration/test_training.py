@@ -71,10 +71,10 @@ def training(
     return ConfigurationTraining(policy, system or Fake(), items, STATES, plan, seed, recorded)
 
 
-def done(**told) -> ConfigurationTraining:
-    made = training(**told)
-    made.run()
-    return made
+def done(**options) -> ConfigurationTraining:
+    trained = training(**options)
+    trained.run()
+    return trained
 
 
 def weights(policy: ConfigurationPolicy) -> dict[str, bytes]:
@@ -104,7 +104,10 @@ def chances(policy: ConfigurationPolicy) -> np.ndarray:
 
 def test_arc_learns_which_workflow_solves_which_question():
     policy = learnt().policy
-    assert [one.workflow for one in policy.decide(torch.from_numpy(STATES)).configurations] == [
+    assert [
+        configuration.workflow
+        for configuration in policy.decide(torch.from_numpy(STATES)).configurations
+    ] == [
         "direct",
         "verify",
     ]
@@ -119,15 +122,17 @@ def test_arc_learns_which_workflow_solves_which_question():
     [("bandit", False), ("autoregressive", False), ("mdp", False), ("hierarchy", True)],
 )
 def test_rivals_learn_as_well(kind, grouped):
-    made = done(kind=kind, updates=7, batch=40, rate=1e-2, grouped=grouped)
-    assert chances(made.policy).min() > 0.2 and (made.structure_trainer.value is None) == grouped
+    trained = done(kind=kind, updates=7, batch=40, rate=1e-2, grouped=grouped)
+    assert (
+        chances(trained.policy).min() > 0.2 and (trained.structure_trainer.value is None) == grouped
+    )
 
 
 def test_tries_of_a_group_are_of_one_question_and_of_different_dice():
-    made = done(grouped=True, batch=16, updates=2)
-    for batch in made.batches:
+    trained = done(grouped=True, batch=16, updates=2)
+    for batch in trained.batches:
         assert batch.groups.tolist() == [i // 4 for i in range(16)]
-    rows = made.rows[0]
+    rows = trained.rows[0]
     assert (
         all(rows["key"][i : i + 4].nunique() == 1 for i in range(0, 16, 4))
         and rows["key"].nunique() == 2
@@ -155,48 +160,48 @@ class Filtered(Fake):
     "kind, grouped", [("hierarchy", False), ("hierarchy", True), ("bandit", False)]
 )
 def test_nothing_is_learned_from_an_episode_that_the_infrastructure_lost(kind, grouped):
-    made = done(system=Filtered(LONG.prompt), kind=kind, grouped=grouped, batch=32, updates=4)
-    batches = zip(made.batches, made.correct_by_batch, made.rows, strict=True)
+    trained = done(system=Filtered(LONG.prompt), kind=kind, grouped=grouped, batch=32, updates=4)
+    batches = zip(trained.batches, trained.correct_by_batch, trained.rows, strict=True)
     for batch, correct, rows in batches:
         is_scored = (rows["prompt"] == CHAIN.prompt).to_numpy()
         assert 0 < is_scored.sum() < len(rows) and len(batch) == len(correct) == is_scored.sum()
         assert torch.equal(batch.rewards, torch.tensor(rows["reward"][is_scored].to_numpy("f4")))
         if batch.steps is not None:
             assert set(batch.steps.episode.tolist()) <= set(range(len(batch)))
-    weights_finite = [np.isfinite(array).all() for array in made.policy.to_arrays().values()]
+    weights_finite = [np.isfinite(array).all() for array in trained.policy.to_arrays().values()]
     assert all(weights_finite)
-    refined, about = refine(made, Refining(), seed=0)
+    refined, about = refine(trained, Refining(), seed=0)
     assert np.isfinite(about["tau"]) and all(
         np.isfinite(a).all() for a in refined.to_arrays().values()
     )
-    matched = find_pairs(made, Refining(good=0.0, bad=10.0))
-    assert len(matched) and matched.max() < sum(len(batch) for batch in made.batches)
+    matched = find_pairs(trained, Refining(good=0.0, bad=10.0))
+    assert len(matched) and matched.max() < sum(len(batch) for batch in trained.batches)
 
 
 def test_an_update_of_lost_episodes_alone_changes_nothing():
-    made = training(system=Filtered(CHAIN.prompt), items=[CHAIN], updates=1)
-    before = weights(made.policy)
-    made.run()
-    assert weights(made.policy) == before and made.step == 1
+    trained = training(system=Filtered(CHAIN.prompt), items=[CHAIN], updates=1)
+    before = weights(trained.policy)
+    trained.run()
+    assert weights(trained.policy) == before and trained.step == 1
 
 
 def test_a_training_asks_for_every_episode_once_and_keeps_all_of_it():
     system = Fake()
-    seen = []
-    made = training(system=system)
-    made.run(lambda training: seen.append(training.step))
-    assert seen == list(range(1, UPDATES + 1)) and len(system.asked) == UPDATES * BATCH
-    assert len(made.rows) == len(made.batches) == len(made.losses_by_update) == UPDATES
-    rows = pd.concat(made.rows)
+    steps_seen = []
+    trained = training(system=system)
+    trained.run(lambda training: steps_seen.append(training.step))
+    assert steps_seen == list(range(1, UPDATES + 1)) and len(system.asked) == UPDATES * BATCH
+    assert len(trained.rows) == len(trained.batches) == len(trained.losses_by_update) == UPDATES
+    rows = pd.concat(trained.rows)
     assert rows["step"].tolist() == [i for i in range(UPDATES) for _ in range(BATCH)]
     assert rows["digest"].tolist() == [job.configuration.digest for job in system.asked]
-    rewards = np.concatenate([batch.rewards.numpy() for batch in made.batches])
+    rewards = np.concatenate([batch.rewards.numpy() for batch in trained.batches])
     assert rewards == pytest.approx(rows["reward"].to_numpy(), rel=1e-6)
-    correct = np.concatenate(made.correct_by_batch)
+    correct = np.concatenate(trained.correct_by_batch)
     assert correct.tolist() == [
         WANTED[job.item.prompt] == job.configuration.workflow for job in system.asked
     ]
-    assert {"structure_loss", "prompt_loss", "step"} < set(made.losses_by_update[0])
+    assert {"structure_loss", "prompt_loss", "step"} < set(trained.losses_by_update[0])
 
 
 # Policies ------------------------------------------------------------------------------------------
@@ -205,19 +210,22 @@ def test_a_training_asks_for_every_episode_once_and_keeps_all_of_it():
 @pytest.mark.parametrize("kind", POLICY_KINDS)
 def test_a_policy_chooses_valid_configurations_of_the_right_roles(kind):
     policy = ConfigurationPolicy(kind, 3, ATOMS, seed=1)
-    made = policy.decide(
+    configurations = policy.decide(
         torch.from_numpy(STATES).repeat(150, 1), torch.Generator().manual_seed(0)
     ).configurations
     roles = {atom.name: atom.role for atom in ATOMS}
-    for one in made:
-        assert action_space.check_structure(one.structure) == one.structure
-        for agent, atoms in enumerate(one.atoms):
+    for configuration in configurations:
+        assert action_space.check_structure(configuration.structure) == configuration.structure
+        for agent, atoms in enumerate(configuration.atoms):
             assert (
                 all(roles[name] == action_space.AGENTS[agent] for name in atoms)
                 and len(set(atoms)) == len(atoms) <= 3
             )
-            assert not atoms or agent in action_space.list_agents(one.workflow)
-    assert len({one.workflow for one in made}) == 9 and len({one.atoms for one in made}) > 20
+            assert not atoms or agent in action_space.list_agents(configuration.workflow)
+    assert (
+        len({configuration.workflow for configuration in configurations}) == 9
+        and len({configuration.atoms for configuration in configurations}) > 20
+    )
 
 
 def test_what_a_flat_action_means():
@@ -230,20 +238,23 @@ def test_what_a_flat_action_means():
 
 
 def test_trainings_side_by_side_learn_what_each_learns_alone():
-    alone = [done(seed=seed, kind=kind) for seed, kind in ((0, "hierarchy"), (1, "mdp"))]
+    trained_alone = [done(seed=seed, kind=kind) for seed, kind in ((0, "hierarchy"), (1, "mdp"))]
     together = [training(seed=seed, kind=kind) for seed, kind in ((0, "hierarchy"), (1, "mdp"))]
     train_side_by_side(together)
-    for one, other in zip(alone, together, strict=True):
-        assert weights(one.policy) == weights(other.policy) and other.is_finished
+    for single, side_by_side_training in zip(trained_alone, together, strict=True):
+        assert (
+            weights(single.policy) == weights(side_by_side_training.policy)
+            and side_by_side_training.is_finished
+        )
 
 
 def test_all_methods_of_a_seed_meet_the_same_questions():
-    asked = {}
+    questions_by_kind = {}
     for kind in POLICY_KINDS:
         system = Fake()
         done(kind=kind, system=system)
-        asked[kind] = [(job.item.prompt, job.draw) for job in system.asked]
-    assert len(set(map(tuple, asked.values()))) == 1
+        questions_by_kind[kind] = [(job.item.prompt, job.draw) for job in system.asked]
+    assert len(set(map(tuple, questions_by_kind.values()))) == 1
 
 
 def test_a_plan_for_another_kind_of_policy_is_refused():
@@ -258,15 +269,15 @@ def test_a_plan_for_another_kind_of_policy_is_refused():
 
 @pytest.mark.parametrize("kind", POLICY_KINDS)
 def test_a_policys_first_weights_hang_on_its_seed_alone_and_travel_to_another(kind):
-    one = ConfigurationPolicy(kind, 3, ATOMS, seed=3)
+    policy = ConfigurationPolicy(kind, 3, ATOMS, seed=3)
     torch.rand(3)
     before = torch.get_rng_state()
-    same, other = (ConfigurationPolicy(kind, 3, ATOMS, seed=seed) for seed in (3, 4))
+    same, other_policy = (ConfigurationPolicy(kind, 3, ATOMS, seed=seed) for seed in (3, 4))
     assert torch.equal(torch.get_rng_state(), before)
-    assert weights(one) == weights(same) != weights(other)
-    assert weights(other.load_arrays(one.to_arrays())) == weights(one)
+    assert weights(policy) == weights(same) != weights(other_policy)
+    assert weights(other_policy.load_arrays(policy.to_arrays())) == weights(policy)
     at = torch.from_numpy(STATES)
-    assert one.decide(at).configurations == other.decide(at).configurations
+    assert policy.decide(at).configurations == other_policy.decide(at).configurations
 
 
 @cache
@@ -287,18 +298,18 @@ def test_equal_seeds_give_equal_bytes():
 
 
 @pytest.mark.parametrize(
-    "kind, kept", [("hierarchy", 1), ("hierarchy", UPDATES), ("bandit", 2), ("mdp", 2)]
+    "kind, num_recorded", [("hierarchy", 1), ("hierarchy", UPDATES), ("bandit", 2), ("mdp", 2)]
 )
 def test_a_training_that_goes_on_asks_nothing_twice_and_ends_with_the_same_weights(
-    kind, kept, tmp_path
+    kind, num_recorded, tmp_path
 ):
     rows = whole(kind).rows
     path = artifacts.write_parquet(
-        tmp_path / "rollouts.parquet", pd.concat(rows[:kept], ignore_index=True)
+        tmp_path / "rollouts.parquet", pd.concat(rows[:num_recorded], ignore_index=True)
     )
     system = Fake()
     resumed = done(kind=kind, system=system, recorded=artifacts.read_parquet(path))
-    assert len(system.asked) == (UPDATES - kept) * BATCH
+    assert len(system.asked) == (UPDATES - num_recorded) * BATCH
     assert (
         weights(resumed.policy) == weights(whole(kind).policy)
         and resumed.losses_by_update == whole(kind).losses_by_update
@@ -308,7 +319,7 @@ def test_a_training_that_goes_on_asks_nothing_twice_and_ends_with_the_same_weigh
 
 
 @pytest.mark.parametrize(
-    "other, items, kept, asked",
+    "seed_of_rows, items, num_recorded, num_asked",
     [
         (0, [LONG, CHAIN], UPDATES * BATCH, UPDATES * BATCH),
         (1, ITEMS, UPDATES * BATCH, UPDATES * BATCH),
@@ -316,26 +327,37 @@ def test_a_training_that_goes_on_asks_nothing_twice_and_ends_with_the_same_weigh
     ],
     ids=["other questions", "another seed", "half an update"],
 )
-def test_rows_that_are_not_of_this_training_are_not_believed(other, items, kept, asked):
+def test_rows_that_are_not_of_this_training_are_not_believed(
+    seed_of_rows, items, num_recorded, num_asked
+):
     """Two trainings of one seed first draw the same configurations where policies still know nothing."""
-    system, rows = Fake(), pd.concat(whole(seed=other).rows, ignore_index=True)[:kept]
-    made = done(system=system, recorded=rows, items=items)
-    assert len(system.asked) == asked and weights(made.policy) == weights(done(items=items).policy)
+    system, rows = (
+        Fake(),
+        pd.concat(whole(seed=seed_of_rows).rows, ignore_index=True)[:num_recorded],
+    )
+    trained = done(system=system, recorded=rows, items=items)
+    assert len(system.asked) == num_asked and weights(trained.policy) == weights(
+        done(items=items).policy
+    )
 
 
 # Refinements ---------------------------------------------------------------------------------------
 
 
-def mean_logp(policy: ConfigurationPolicy, made: ConfigurationTraining) -> float:
+def mean_logp(policy: ConfigurationPolicy, trained: ConfigurationTraining) -> float:
     """Of the structures that were right and in the best three tenths."""
-    told, correct = (
-        concatenate_batches(made.batches),
-        np.concatenate(made.correct_by_batch),
+    episodes, correct = (
+        concatenate_batches(trained.batches),
+        np.concatenate(trained.correct_by_batch),
     )
-    elite = torch.from_numpy(correct) & (told.rewards >= np.quantile(told.rewards.numpy(), 0.7))
+    elite = torch.from_numpy(correct) & (
+        episodes.rewards >= np.quantile(episodes.rewards.numpy(), 0.7)
+    )
     with torch.no_grad():
         return float(
-            policy.structure.evaluate_actions(told.states[elite], told.structures[elite])[0].mean()
+            policy.structure.evaluate_actions(episodes.states[elite], episodes.structures[elite])[
+                0
+            ].mean()
         )
 
 
@@ -343,35 +365,35 @@ SFT = Refining(epochs=4, batch=256, rates=(3e-3, 3e-3))
 
 
 def test_refining_changes_a_copy_and_makes_the_elite_likelier():
-    made, asked = learnt(), len(learnt().system.asked)
-    before = weights(made.policy)
-    policy, about = refine(made, SFT, 0)
+    trained, num_asked = learnt(), len(learnt().system.asked)
+    before = weights(trained.policy)
+    policy, about = refine(trained, SFT, 0)
     assert (
-        policy is not made.policy
-        and weights(made.policy) == before
-        and len(made.system.asked) == asked
+        policy is not trained.policy
+        and weights(trained.policy) == before
+        and len(trained.system.asked) == num_asked
     )
     after = weights(policy)
     assert {name.split(".")[0] for name in after if after[name] != before[name]} == {
         "structure",
         "prompt",
     }
-    assert mean_logp(policy, made) > mean_logp(made.policy, made) + 0.1
-    rows = pd.concat(made.rows)
+    assert mean_logp(policy, trained) > mean_logp(trained.policy, trained) + 0.1
+    rows = pd.concat(trained.rows)
     tau = np.quantile(rows["reward"].astype(np.float32), 0.7)
     elite = rows[(rows["correct"] == 1) & (rows["reward"].astype(np.float32) >= tau)]
     assert about["tau"] == pytest.approx(tau) and about["elite"] == len(elite)
     assert about["reward"] == pytest.approx(elite["reward"].mean(), rel=1e-5)
-    again, other = (refine(made, SFT, seed)[0] for seed in range(2))
-    assert weights(again) == after != weights(other)
+    again, other_policy = (refine(trained, SFT, seed)[0] for seed in range(2))
+    assert weights(again) == after != weights(other_policy)
 
 
 def buffer(*episodes: tuple[str, bool, float]) -> SimpleNamespace:
     """A training of which only the buffer matters: question, whether right, reward; in two batches."""
     half = len(episodes) // 2
-    parts = [list(episodes[:half]), list(episodes[half:])]
-    batches = [SimpleNamespace(rewards=torch.tensor([r for *_, r in part])) for part in parts]
-    correct_by_batch = [np.array([correct for _, correct, _ in part]) for part in parts]
+    halves = [list(episodes[:half]), list(episodes[half:])]
+    batches = [SimpleNamespace(rewards=torch.tensor([r for *_, r in part])) for part in halves]
+    correct_by_batch = [np.array([correct for _, correct, _ in part]) for part in halves]
     rows = [
         pd.DataFrame(
             {
@@ -380,13 +402,13 @@ def buffer(*episodes: tuple[str, bool, float]) -> SimpleNamespace:
                 "reward": [reward for *_, reward in part],
             }
         )
-        for part in parts
+        for part in halves
     ]
     return SimpleNamespace(batches=batches, correct_by_batch=correct_by_batch, rows=rows)
 
 
 def test_pairs_are_of_one_wording_of_a_question_a_good_right_answer_and_a_bad_wrong_one():
-    told = buffer(
+    training_with_pairs = buffer(
         ("a", True, 4.5),
         ("a", False, -0.1),
         ("b", True, 4.9),
@@ -398,58 +420,70 @@ def test_pairs_are_of_one_wording_of_a_question_a_good_right_answer_and_a_bad_wr
         ("a", False, 1.0),
         ("b", False, -1.0),
     )
-    assert find_pairs(told, Refining()).tolist() == [[0, 1], [7, 8], [2, 6]]
-    told = buffer(("a", True, 4.5), ("b", False, -1.0), ("a", False, -1.0), ("b", True, 5.0))
-    told.rows[0]["prompt"], told.rows[1]["prompt"] = ["a A : x ?", "b ?"], ["a A : y ?", "b ?"]
-    assert find_pairs(told, Refining()).tolist() == [[3, 1]]
+    assert find_pairs(training_with_pairs, Refining()).tolist() == [[0, 1], [7, 8], [2, 6]]
+    training_with_pairs = buffer(
+        ("a", True, 4.5), ("b", False, -1.0), ("a", False, -1.0), ("b", True, 5.0)
+    )
+    training_with_pairs.rows[0]["prompt"], training_with_pairs.rows[1]["prompt"] = (
+        ["a A : x ?", "b ?"],
+        ["a A : y ?", "b ?"],
+    )
+    assert find_pairs(training_with_pairs, Refining()).tolist() == [[3, 1]]
 
 
 DPO = Refining(epochs=2, batch=16, rates=(1e-3, 1e-3), entropy=0.05, beta=0.05)
 
 
 def test_preferring_changes_a_copy_and_widens_the_gap_between_pairs():
-    made = learnt()
-    before, asked = weights(made.policy), len(made.system.asked)
+    trained = learnt()
+    before, num_asked = weights(trained.policy), len(trained.system.asked)
     short = SimpleNamespace(
-        policy=made.policy,
-        batches=made.batches[:5],
-        correct_by_batch=made.correct_by_batch[:5],
-        rows=made.rows[:5],
+        policy=trained.policy,
+        batches=trained.batches[:5],
+        correct_by_batch=trained.correct_by_batch[:5],
+        rows=trained.rows[:5],
     )
-    played, (better, worse) = concatenate_batches(short.batches), find_pairs(short, DPO).T
+    episodes, (better, worse) = concatenate_batches(short.batches), find_pairs(short, DPO).T
     policy, about = prefer_better(short, DPO, 0)
-    assert weights(made.policy) == before and about == {"pairs": len(better)} and about["pairs"] > 5
-    assert len(made.system.asked) == asked
+    assert (
+        weights(trained.policy) == before and about == {"pairs": len(better)} and about["pairs"] > 5
+    )
+    assert len(trained.system.asked) == num_asked
 
     def gap(judged: ConfigurationPolicy) -> float:
         with torch.no_grad():
-            logp, _ = judged.structure.evaluate_actions(played.states, played.structures)
+            logp, _ = judged.structure.evaluate_actions(episodes.states, episodes.structures)
         return float((logp[better] - logp[worse]).mean())
 
-    assert gap(policy) > gap(made.policy) + 0.1
+    assert gap(policy) > gap(trained.policy) + 0.1
     assert weights(prefer_better(short, DPO, 0)[0]) == weights(policy)
 
 
 def test_a_policy_without_masks_repairs_what_it_draws():
     policy = ConfigurationPolicy("hierarchy", 3, ATOMS, masked=False, seed=1)
-    made = policy.decide(torch.from_numpy(STATES).repeat(200, 1), torch.Generator().manual_seed(0))
-    drawn = [tuple(row) for row in made.structures.tolist()]
-    assert [one.structure for one in made.configurations] == [
-        action_space.repair_structure(row) for row in drawn
+    decisions = policy.decide(
+        torch.from_numpy(STATES).repeat(200, 1), torch.Generator().manual_seed(0)
+    )
+    structures = [tuple(row) for row in decisions.structures.tolist()]
+    assert [configuration.structure for configuration in decisions.configurations] == [
+        action_space.repair_structure(row) for row in structures
     ]
-    assert any(one.structure != row for one, row in zip(made.configurations, drawn, strict=True))
+    assert any(
+        configuration.structure != row
+        for configuration, row in zip(decisions.configurations, structures, strict=True)
+    )
 
 
 def test_without_an_elite_or_pairs_copies_are_as_they_were():
-    made = done(updates=1)
-    made.correct_by_batch = [np.zeros_like(correct) for correct in made.correct_by_batch]
-    (refined, elite), (preferred, matched) = refine(made, SFT, 0), prefer_better(made, DPO, 0)
+    trained = done(updates=1)
+    trained.correct_by_batch = [np.zeros_like(correct) for correct in trained.correct_by_batch]
+    (refined, elite), (preferred, matched) = refine(trained, SFT, 0), prefer_better(trained, DPO, 0)
     assert (elite["elite"], elite["reward"]) == (0, 0.0) and matched == {"pairs": 0}
     for policy in (refined, preferred):
-        assert policy is not made.policy and weights(policy) == weights(made.policy)
+        assert policy is not trained.policy and weights(policy) == weights(trained.policy)
 
 
 def test_a_flat_policy_can_be_refined():
-    made = done(kind="bandit", updates=4, batch=40, rate=1e-2)
-    policy, about = refine(made, SFT, 0)
-    assert about["elite"] > 0 and mean_logp(policy, made) > mean_logp(made.policy, made)
+    trained = done(kind="bandit", updates=4, batch=40, rate=1e-2)
+    policy, about = refine(trained, SFT, 0)
+    assert about["elite"] > 0 and mean_logp(policy, trained) > mean_logp(trained.policy, trained)

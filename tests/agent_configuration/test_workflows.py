@@ -32,20 +32,20 @@ def structure(workflow: str) -> Structure:
 def says(answers=("a1", "a2", "a3", "a4"), verdicts=("wrong",) * 3, need="reason"):
     """What each role says: a thought and an answer of its own, or what is told here."""
 
-    def reply(asked: Asked) -> str:
-        number = asked.number
-        if asked.role == "router":
-            plans = asked.system.startswith(("split", "plan"))
+    def reply(request: Asked) -> str:
+        number = request.number
+        if request.role == "router":
+            plans = request.system.startswith(("split", "plan"))
             return (
                 "<answer> first left then right </answer>"
                 if plans
                 else f"<answer> {need} </answer>"
             )
-        if asked.role == "verifier":
+        if request.role == "verifier":
             return _said(f"v{number}", verdicts[number - 1])
-        if asked.role == "reasoner":
+        if request.role == "reasoner":
             return _said(f"r{number}", answers[number - 1])
-        thought, answer = LEAVES[asked.role]
+        thought, answer = LEAVES[request.role]
         return _said(f"{thought}{number}", f"{answer}{number}")
 
     return reply
@@ -55,21 +55,21 @@ def _said(thought: str, answer: str | None) -> str:
     return f"<think> {thought} </think>" + (f" <answer> {answer} </answer>" if answer else "")
 
 
-def calls(workflow: str, **told) -> list[tuple[str, int, str]]:
+def calls(workflow: str, **options) -> list[tuple[str, int, str]]:
     """Role, agent and user's message of every call; that limit, tools and prompt are of one agent is checked."""
-    voice = Voice(says(**told))
-    made = team(voice, structure(workflow), prompts=PROMPTS)
-    last = run(made)
+    voice = Voice(says(**options))
+    agents = team(voice, structure(workflow), prompts=PROMPTS)
+    last = run(agents)
     out = []
-    for asked in voice.heard:
-        prompt = asked.system.removeprefix("split ").removeprefix("plan ")
+    for request in voice.heard:
+        prompt = request.system.removeprefix("split ").removeprefix("plan ")
         (agent,) = (
-            agent for agent, has in AGENTS.items() if has == (asked.limit, asked.tools, prompt)
+            agent for agent, has in AGENTS.items() if has == (request.limit, request.tools, prompt)
         )
-        out.append((asked.role, agent, asked.content))
+        out.append((request.role, agent, request.content))
     assert (
-        made.usage.calls == made.usage.turns == len(out) == len(made.usage.trail)
-        and made.usage.trail[-1] is last
+        agents.usage.calls == agents.usage.turns == len(out) == len(agents.usage.trail)
+        and agents.usage.trail[-1] is last
     )
     return out
 
@@ -135,7 +135,7 @@ def test_routing_sends_the_question_to_one_of_two_reasoners(need, agent):
 
 
 @pytest.mark.parametrize(
-    "answers, verdicts, roles, shown",
+    "answers, verdicts, roles, num_calls",
     [
         ("aa", ["wrong"], "rvrc", "draft r2 answer a evidence v1 answer wrong"),
         ("aa", ["right"], "rvrc", "draft r2 answer a evidence v1 answer right"),
@@ -150,11 +150,11 @@ def test_routing_sends_the_question_to_one_of_two_reasoners(need, agent):
     ],
 )
 def test_the_evaluator_ends_when_a_draft_settles_or_a_refined_one_is_found_right(
-    answers, verdicts, roles, shown
+    answers, verdicts, roles, num_calls
 ):
-    made = calls("evaluator", answers=answers, verdicts=verdicts)
-    assert "".join({"answerer": "c"}.get(role, role[0]) for role, *_ in made) == roles
-    assert made[-1] == ("answerer", 3, f"question Q {shown}")
+    agents = calls("evaluator", answers=answers, verdicts=verdicts)
+    assert "".join({"answerer": "c"}.get(role, role[0]) for role, *_ in agents) == roles
+    assert agents[-1] == ("answerer", 3, f"question Q {num_calls}")
 
 
 def test_the_autonomous_agent_reads_its_own_notes_and_changes_its_tools_after_the_first_step():
@@ -183,12 +183,12 @@ VERDICTS = st.sampled_from(["right", "wrong", None])
 def test_every_workflow_makes_as_many_calls_as_appendix_a_says_whatever_is_said(
     answers, verdicts, need
 ):
-    made = {
+    agents = {
         name: len(calls(name, answers=answers, verdicts=verdicts, need=need)) for name in WORKFLOWS
     }
     a, b, c, _ = answers
     evaluator = 4 if b == a else 5 if verdicts[1] == "right" else 6 if c == b else 7
-    assert made == {name: least for name, (least, _) in APPENDIX_A.items()} | {
+    assert agents == {name: least for name, (least, _) in APPENDIX_A.items()} | {
         "evaluator": evaluator
     }
 
@@ -198,7 +198,7 @@ def test_every_workflow_makes_as_many_calls_as_appendix_a_says_whatever_is_said(
 
 @pytest.mark.parametrize("workflow", WORKFLOWS)
 def test_only_sectioning_and_voting_have_calls_at_the_same_time(workflow):
-    voice = Voice(says(), wait=lambda asked: 1e-4)
+    voice = Voice(says(), wait=lambda request: 1e-4)
     run(team(voice, structure(workflow)))
     assert voice.most == {"sectioning": 2, "voting": 3}.get(workflow, 1)
 
@@ -244,16 +244,18 @@ def test_only_sectioning_and_voting_have_calls_at_the_same_time(workflow):
     ],
 )
 def test_a_graph_has_an_edge_where_one_call_is_shown_another(workflow, nodes, edges):
-    drawn = trace_graph(workflow)
+    graph_of_workflow = trace_graph(workflow)
     assert (
-        list(drawn.nodes) == nodes and drawn.edges == set(edges) and drawn.calls == CALLS[workflow]
+        list(graph_of_workflow.nodes) == nodes
+        and graph_of_workflow.edges == set(edges)
+        and graph_of_workflow.calls == CALLS[workflow]
     )
 
 
 def test_the_three_attempts_draw_numbers_of_their_own():
     voice = Voice(says())
     run(team(voice, structure("voting"), key=40))
-    assert [asked.key for asked in voice.heard] == [40, 41, 42, 40]
+    assert [request.key for request in voice.heard] == [40, 41, 42, 40]
 
 
 def test_a_coordinator_is_told_whether_parts_are_done_at_once_or_one_after_the_other():
@@ -275,12 +277,12 @@ def test_every_agent_that_a_workflow_has_makes_a_call_and_no_other_agent_does(wo
 
 
 def test_a_plan_that_is_none_gives_the_workers_nothing():
-    def reply(asked: Asked) -> str:
-        return "<think> first" if asked.role == "router" else says()(asked)
+    def reply(request: Asked) -> str:
+        return "<think> first" if request.role == "router" else says()(request)
 
     voice = Voice(reply)
     run(team(voice, structure("sectioning")))
-    assert [asked.content for asked in voice.heard[1:3]] == ["question Q subtask nothing"] * 2
+    assert [request.content for request in voice.heard[1:3]] == ["question Q subtask nothing"] * 2
 
 
 def test_there_is_a_program_for_every_workflow():
@@ -295,17 +297,17 @@ def test_a_graph_is_drawn_in_a_notebook_too():
 
 
 def test_the_evaluators_graph_holds_all_of_its_ways():
-    drawn = trace_graph("evaluator")
-    assert drawn.calls == (4, 7)
+    graph_of_workflow = trace_graph("evaluator")
+    assert graph_of_workflow.calls == (4, 7)
     drafts, checks, (end,) = (
-        [number for number, node in enumerate(drawn.nodes) if node == one]
+        [number for number, node in enumerate(graph_of_workflow.nodes) if node == one]
         for one in (("reasoner", 0), ("verifier", 1), ("answerer", 2))
     )
-    assert len(drafts) == len(checks) == 3 and len(drawn.nodes) == 7
+    assert len(drafts) == len(checks) == 3 and len(graph_of_workflow.nodes) == 7
     expected = {(draft, check, True) for draft, check in zip(drafts, checks, strict=True)}
     expected |= {(before, after, True) for before, after in pairwise(drafts)}
     expected |= {(check, draft, True) for check, draft in zip(checks, drafts[1:], strict=False)}
     expected |= {
         (node, end, True) for node in (*drafts[1:], *checks)
     }  # a first draft is always refined
-    assert drawn.edges == expected
+    assert graph_of_workflow.edges == expected

@@ -20,8 +20,8 @@ GOOD = {
 
 
 def make_reply(**changes) -> str:
-    first, *rest = GOOD["reasoner"]
-    return json.dumps(GOOD | {"reasoner": [first | changes, *rest]})
+    first, *others_of_role = GOOD["reasoner"]
+    return json.dumps(GOOD | {"reasoner": [first | changes, *others_of_role]})
 
 
 def test_a_good_reply_becomes_atoms_that_can_be_written_and_read(tmp_path):
