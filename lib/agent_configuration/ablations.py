@@ -18,25 +18,24 @@ MEASURES = (REWARD, ACCURACY, TOKENS)
 ABLATED = (ARC, GRPO, UNMASKED, UNDISCOUNTED, SPARSE)
 
 
-def tests(params: Params, **where) -> pd.DataFrame:
+def tests(params: Params, **folders) -> pd.DataFrame:
     """Train and test every ablated variant, on the kind that each policy learned from.
 
     Args:
         params: All settings.
-        **where: Folders, as of `experiment.train_policies`.
+        **folders: models and runs, as of `experiment.train_policies`.
 
     Returns:
         Rows as of `AgentConfigurationResults.tests`, with encoder and unit (the question).
     """
     settings = params.configuration
-    tested = experiment.train_policies(
-        params, ABLATED, label="training under other objectives", **where
-    )
-    return _select_own_kind(tested, settings.model, settings.encoder)
+    label = "training under other objectives"
+    rows = experiment.train_policies(params, ABLATED, label=label, **folders)
+    return _select_own_kind(rows, settings.model, settings.encoder)
 
 
 def select_recorded_tests(rows: pd.DataFrame, params: Params) -> pd.DataFrame:
-    """The same tests from the results table of the recorded full run, which has more and longer trainings.
+    """Select the same tests from the results table of the recorded full run, which has more and longer trainings.
 
     Args:
         rows: The table.
@@ -45,17 +44,17 @@ def select_recorded_tests(rows: pd.DataFrame, params: Params) -> pd.DataFrame:
     Returns:
         Rows with encoder and unit (the question), as of `tests`.
     """
-    own = rows[(rows["split"] == results.TEST) & (rows["style"] == results.OWN)]
-    unit = own["group"].astype(str) + "/" + own["item"].astype(str)
-    return own.assign(encoder=params.configuration.encoder, unit=unit)
+    tests_of_own_kind = rows[(rows["split"] == results.TEST) & (rows["style"] == results.OWN)]
+    unit = tests_of_own_kind["group"].astype(str) + "/" + tests_of_own_kind["item"].astype(str)
+    return tests_of_own_kind.assign(encoder=params.configuration.encoder, unit=unit)
 
 
-def test_encoders(params: Params, **where) -> pd.DataFrame:
+def test_encoders(params: Params, **folders) -> pd.DataFrame:
     """Train and test ARC with the lesson's encoder and with `ablations.encoder`.
 
     Args:
         params: All settings.
-        **where: Folders, as of `experiment.train_policies`.
+        **folders: models and runs, as of `experiment.train_policies`.
 
     Returns:
         Rows as of `tests`.
@@ -63,19 +62,19 @@ def test_encoders(params: Params, **where) -> pd.DataFrame:
     settings = params.configuration
     tables = []
     for encoder in dict.fromkeys([settings.encoder, params.ablations.encoder]):
-        encoded = ConfigurationSettings(**settings.model_dump() | {"encoder": encoder})
-        encoded_params = params.model_copy(update={"configuration": encoded})
+        changed_settings = ConfigurationSettings(**settings.model_dump() | {"encoder": encoder})
+        changed_params = params.model_copy(update={"configuration": changed_settings})
         label = f"training with the encoder {encoder}"
-        tested = experiment.train_policies(encoded_params, [ARC], label=label, **where)
-        tables.append(_select_own_kind(tested, settings.model, encoder))
+        rows = experiment.train_policies(changed_params, [ARC], label=label, **folders)
+        tables.append(_select_own_kind(rows, settings.model, encoder))
     return pd.concat(tables)
 
 
 def _select_own_kind(rows: pd.DataFrame, model: str, encoder: str) -> pd.DataFrame:
-    """The tests with a model's agents, of policies on the kind that they learned from."""
-    own = rows[(rows["model"] == model) & (rows["only"] == rows["group"])]
-    unit = own["group"].astype(str) + "/" + own["prompt"].astype(str)
-    return own.assign(encoder=encoder, unit=unit)
+    """Select the tests with a model's agents, of policies on the kind that they learned from."""
+    tests_of_own_kind = rows[(rows["model"] == model) & (rows["only"] == rows["group"])]
+    unit = tests_of_own_kind["group"].astype(str) + "/" + tests_of_own_kind["prompt"].astype(str)
+    return tests_of_own_kind.assign(encoder=encoder, unit=unit)
 
 
 def table_4(params: Params, rows: pd.DataFrame) -> Comparison:

@@ -72,10 +72,10 @@ def select_constant_per_kind(
 
 
 def select_constants(tried: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Test rows of the configurations that the searches come to, by method.
+    """Select the test rows of the configurations that the searches come to, by method.
 
     Args:
-        tried: Of `AgentConfigurationResults`.
+        tried: The table of `AgentConfigurationResults`.
 
     Returns:
         base, grid, greedy and by_kind have a configuration for each kind of question (base the same for all),

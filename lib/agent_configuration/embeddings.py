@@ -226,11 +226,11 @@ NUM_COMPARED = 8  # training questions of each kind, of which every encoder has 
 def measure_similarity(
     kinds: Sequence[str], encoder_name: str, models: str | Path = checkpoints.MODELS
 ) -> pd.DataFrame:
-    """How similar the questions of two kinds are (D_sim of Table 3): the cosine of their mean vectors.
+    """Measure how similar the questions of two kinds are (D_sim of Table 3): the cosine of their mean vectors.
 
     Args:
         kinds: Names of kinds of questions.
-        encoder_name: Of the vectors.
+        encoder_name: Name of the encoder, as of `encoders.make_encoder`.
         models: Folder of the lab models.
 
     Returns:

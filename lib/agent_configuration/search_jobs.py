@@ -258,21 +258,21 @@ def choose_at_random(bench: ConfigurationWorkbench, run: JobRun) -> None:
 
 
 def check_constants(bench: ConfigurationWorkbench, run: JobRun) -> None:
-    """Test the best configurations of the searches once more, to see why their wrong answers are wrong."""
+    """Test the best configurations of the searches once more, to see why their wrong answers are wrong.
+
+    Args:
+        bench: Agents, questions and rewards.
+        run: The job, which reads the tables of the searches and gets the table tests.
+    """
     folders = [run.input_folder(label) for label in run.settings["inputs"]]
     tried = pd.concat([artifacts.read_parquet(folder / "tried.parquet") for folder in folders])
-    items = bench.items("test", bench.settings.test_items)
+    items = bench.draw_items("test", bench.settings.test_items)
     tables = []
     for method, rows in baselines.select_constants(tried).items():
-        by_question = dict(
-            zip(
-                zip(rows["key"], rows["prompt"], strict=True),
-                read_configurations(rows),
-                strict=True,
-            )
-        )
-        configurations = [by_question[item.id, item.prompt] for item in items]
-        tests = bench.test(items, configurations, bench.settings.model)
+        questions = zip(rows["key"], rows["prompt"], strict=True)
+        configuration_of_question = dict(zip(questions, read_configurations(rows), strict=True))
+        configurations = [configuration_of_question[item.id, item.prompt] for item in items]
+        tests = bench.test_configurations(items, configurations, bench.settings.model)
         tables.append(tests.assign(method=method, seed=0))
     run.write_table("tests", pd.concat(tables, ignore_index=True))
 
