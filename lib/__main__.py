@@ -94,6 +94,10 @@ COMMANDS = {  # module and one line of help, by the words of the command
         "lib.scoreboard.lesson_metrics",
         "What the lessons measured, one metric a line.",
     ),
+    "readme": (
+        "lib.reports.readme",
+        "Write the numbers of README.md from reports/metrics.",
+    ),
     "slides": ("lib.teaching.slides", "Offline slides of lessons that ran."),
     "student": ("lib.teaching.student_copies", "Copies of the notebooks for a class."),
     "exercises": (

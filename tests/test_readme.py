@@ -1,10 +1,15 @@
-"""The README keeps its promises: it is short, its course adds up, its papers are those of CITATION.cff."""
+"""The README keeps its promises: it is short, its numbers are those of the metrics, its course adds up."""
 
+import json
 import re
+import shutil
 from pathlib import Path
 
+import pytest
 from ruamel.yaml import YAML
 
+from lib.reports import readme
+from lib.scoreboard import summary_figure
 from lib.teaching import exercises
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -44,11 +49,50 @@ def test_exercises_of_a_session_belong_to_its_lessons_and_take_at_most_half_of_i
 def test_every_lesson_is_in_the_table_near_the_top():
     names = [path.stem for path in sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))]
     assert re.findall(r"\(notebooks/(\w+)\.ipynb\)", section("Lessons")) == names
-    places = [
-        README.index(part)
-        for part in ("![", "make repro ", "make test ", "\n## Lessons", "\n## Plug in")
-    ]
-    assert places == sorted(places) and places[3] < 3_000
+    parts = (
+        "<!-- results -->", "![", "\n## Limits", "make repro ", "make test ", "\n## Lessons", "\n## Your own models",
+        "\n## Use a cluster",
+    )  # fmt: skip
+    places = [README.index(part) for part in parts]
+    assert places == sorted(places) and README.index("\n## Lessons") < 4_000
+
+
+def test_its_numbers_are_those_of_the_committed_metrics():
+    assert readme.fill_readme(README) == README, "run `python -m lib readme`"
+
+
+def test_another_metric_is_another_number(tmp_path):
+    folder = tmp_path / "metrics"
+    shutil.copytree(ROOT / "reports/metrics", folder)
+    routing = folder / "05_budgeted_routing.json"
+    metrics = json.loads(routing.read_text())
+    metrics["synthetic.low.minus_best_without_query"] = -metrics["synthetic.low.headroom"]
+    routing.write_text(json.dumps(metrics))
+    replication = json.loads((folder / "replication.json").read_text()) | {"pairs": 9}
+    (folder / "replication.json").write_text(json.dumps(replication))
+    filled = readme.fill_readme(README, folder)
+    assert "low budget (-1.00)" in filled and "of 9 differences" in filled
+
+
+def test_the_command_fills_what_is_marked_and_a_missing_mark_is_an_error(tmp_path):
+    copy = tmp_path / "README.md"
+    empty = re.sub(r"(<!-- (\w+) -->).*?(<!-- /\2 -->)", r"\1\3", README, flags=re.DOTALL)
+    assert len(empty) < len(README) - 500
+    copy.write_text(empty, encoding="utf-8")
+    assert readme.main(["--readme", str(copy)]) == 0
+    assert copy.read_text(encoding="utf-8") == README
+    with pytest.raises(ValueError, match="one part between <!-- results -->"):
+        readme.fill_readme("no marks")
+
+
+def test_every_method_of_the_figure_has_a_row_with_its_losses():
+    (head, _, *lines) = readme.tabulate_results(
+        summary_figure.measure_shares_won(readme.read_metrics())
+    ).splitlines()
+    assert head.count("|") == 6 and all(line.count("|") == 6 for line in lines)
+    in_rows = [method for methods in readme.METHODS.values() for method in methods]
+    in_figure = {row.method for row in summary_figure.DECISION_MAKERS} - {summary_figure.CASCADE}
+    assert set(in_rows) == in_figure and len(lines) == len(readme.METHODS) == 5
 
 
 def test_every_make_target_that_is_named_exists():
