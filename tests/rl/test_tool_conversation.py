@@ -1,6 +1,8 @@
 """Conversations with JSON tool calls as tokens: templates with a form of their own, with another one, and without."""
 
 import json
+from importlib import util
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +13,7 @@ from tests.language_models.hugging_face_folders import (
     CHATML,
     END,
     NO_SYSTEM_TEMPLATE,
+    OTHER_END,
     TOOL_TEMPLATE,
     make_tokenizer,
 )
@@ -58,6 +61,16 @@ TEMPLATES = {
     "a user begins": (USER_FIRST_TEMPLATE, True),
     "calls as XML": (XML_TEMPLATE, True),
     "no role of results": (NO_TOOL_ROLE, True),
+}
+# Of models in use, as TRL ships them: their end tokens, and whether they call tools in a form that is read.
+REAL_TEMPLATES = {
+    "qwen2_5": ("<|im_end|>", False),
+    "qwen3": ("<|im_end|>", False),
+    "llama3_1": ("<|eot_id|>", False),
+    "llama3": ("<|eot_id|>", True),
+    "gemma": ("<end_of_turn>", True),
+    "phi3": ("<|end|>", True),
+    "deepseekv3": ("<｜end▁of▁sentence｜>", True),
 }
 TOOL = {
     "type": "function",
@@ -118,6 +131,21 @@ def test_the_model_reads_tools_messages_and_results(name):
         "The user says"
         in conversation.encode_messages([{"role": "user", "content": "The user says"}], end_id).text
     )
+
+
+@pytest.mark.parametrize("name", REAL_TEMPLATES)
+def test_templates_of_models_in_use_show_whole_conversations(name):
+    end_text, is_plain = REAL_TEMPLATES[name]
+    folder = Path(util.find_spec("trl").submodule_search_locations[0]) / "chat_templates"
+    tokenizer = make_tokenizer(template=(folder / f"{name}.jinja").read_text(encoding="utf-8"))
+    tokenizer.add_special_tokens({"additional_special_tokens": [end_text], "bos_token": OTHER_END})
+    end_id = tokenizer.convert_tokens_to_ids(end_text)
+    conversation = ToolConversation(tokenizer, [end_id], name)
+    assert conversation.is_plain == is_plain
+    assert "get_order" in conversation.encode_opening(MESSAGES, [TOOL]).text
+    assert "on its way" in conversation.encode_messages(RESULTS[:1], end_id).text
+    said = conversation.encode_messages([{"role": "user", "content": "Hello?"}], end_id).text
+    assert "Hello?" in said and "You help." not in said
 
 
 @pytest.mark.parametrize("template", [TOOL_TEMPLATE, CHATML, USER_FIRST_TEMPLATE])
