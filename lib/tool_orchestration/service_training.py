@@ -23,6 +23,7 @@ from lib.config import ToolSettings
 from lib.experiment import seeds
 from lib.experiment.evaluation import TEST_SEED
 from lib.rl.controller_training import UpdateData
+from lib.rl.user_training.evaluation import START, TRAINED
 from lib.rl.user_training.processes import ProcessShare
 from lib.rl.user_training.training import TrainingOutcome, average_rollouts
 from lib.tasks import Item
@@ -111,12 +112,18 @@ class ServiceTraining:
         summary = average_rollouts(data.rollouts) | {"learned_from": num_learned_from} | counts
         return UpdateData(data.samples, data.rollouts, summary)
 
-    def draw_test_assignments(self) -> list[Assignment]:
-        """Draw a menu and a preference for each held-out task, the same before and after training."""
+    def take_test_assignments(self) -> tuple[list[int], list[Assignment]]:
+        """Draw a menu and a preference for each held-out task, the same before and after training.
+
+        Returns:
+            Numbers of the held-out tasks of this process, and their assignments.
+        """
         rng = seeds.rng("toolorchestra", "service test", seed=self.seed)
-        return episode_specs.draw_assignments(
+        assignments = episode_specs.draw_assignments(
             self.test, self.offers, self.tools, self.settings.spread, rng
         )
+        numbers = self.share.take(range(len(assignments)))
+        return numbers, [assignments[number] for number in numbers]
 
     def evaluate_controller(self, method: str, role: str) -> pd.DataFrame:
         """Evaluate the policy on the held-out tasks.
@@ -126,15 +133,18 @@ class ServiceTraining:
             role: Its role in the results table.
 
         Returns:
-            A row per task, with the columns of `make_training_rows`, number, condition, method, role and reward.
+            A row per task, with the columns of `make_training_rows`, number, spoken, condition, method and role. The
+            column reward has the outcome; `reward_methods` computes the reward when all methods are known.
         """
+        numbers, assignments = self.take_test_assignments()
         self.policy.temperature = self.settings.test_temperature
-        return self._evaluate(self.runner, self.draw_test_assignments(), method, role)
+        episodes = self._hold_test(self.runner, assignments)
+        return self._make_test_rows(episodes, numbers, method, role)
 
     def evaluate_baselines(self, start: pd.DataFrame) -> pd.DataFrame:
         """Let every expert serve the customers of the held-out tasks by itself, with the domain's functions.
 
-        It is paid for at the price of the task's menu, where it is on it.
+        It reads no preference, and is paid for at the price of the task's menu, where it is on it.
 
         Args:
             start: Rows of the policy before training; not read.
@@ -142,52 +152,36 @@ class ServiceTraining:
         Returns:
             A row per expert and task, as of `evaluate_controller`.
         """
+        numbers, assignments = self.take_test_assignments()
+        unaided = [Assignment(assignment.work, ToolMenu(())) for assignment in assignments]
         tables = []
         for tool in self.tools:
             expert = tool.removeprefix(EXPERT_PREFIX)
             team = ServiceTeam(expert, self.runner.team.user)
-            runner = replace_agent(self.runner, team)
-            # The preference scores it; it is told the policy of the domain only.
-            drawn = self.draw_test_assignments()
-            alone = [Assignment(a.work, ToolMenu(())) for a in drawn]
-            rows = self._evaluate(runner, alone, ALONE + expert, "expert", drawn)
-            tables.append(rows)
+            episodes = self._hold_test(replace_agent(self.runner, team), unaided)
+            for episode, assignment in zip(episodes, assignments, strict=True):
+                reprice(episode, assignment, tool)
+            tables.append(self._make_test_rows(episodes, numbers, ALONE + expert, "expert"))
         return pd.concat(tables, ignore_index=True)
 
-    def _evaluate(
-        self,
-        runner: ConversationRunner,
-        assignments: Sequence[Assignment],
-        method: str,
-        role: str,
-        priced: Sequence[Assignment] | None = None,
+    def _hold_test(
+        self, runner: ConversationRunner, assignments: Sequence[Assignment]
+    ) -> list[ServiceEpisode]:
+        """Hold one conversation for each assignment, with the random numbers of the evaluation."""
+        return runner.run(assignments, [0] * len(assignments), TEST_SEED + self.seed)
+
+    def _make_test_rows(
+        self, episodes: Sequence[ServiceEpisode], numbers: Sequence[int], method: str, role: str
     ) -> pd.DataFrame:
-        """Hold one conversation about each held-out task of this process.
-
-        Args:
-            runner: Has the agent.
-            assignments: Of all held-out tasks.
-            method: Name of the agent in the table.
-            role: Its role in the results table.
-            priced: Assignments whose menus say what the agent itself costs, and whose preferences count.
-
-        Returns:
-            A row per task.
-        """
-        numbers = self.share.take(range(len(assignments)))
-        chosen = [assignments[number] for number in numbers]
-        episodes = runner.run(chosen, [0] * len(chosen), TEST_SEED + self.seed)
-        if priced is not None:
-            for number, episode in zip(numbers, episodes, strict=True):
-                reprice(episode, priced[number], f"{EXPERT_PREFIX}{runner.team.agent}")
+        """Make a row per conversation about a held-out task, see `evaluate_controller`."""
         rows = make_training_rows(episodes, self.tools)
         return rows.assign(
             number=numbers,
+            spoken=[write_transcript(episode) for episode in episodes],
             condition=DRAWN_USERS,
             method=method,
             role=role,
             reward=rows["correct"],
-            spoken=[write_transcript(episode) for episode in episodes],
         )
 
 
@@ -293,9 +287,11 @@ def reward_methods(outcome: TrainingOutcome) -> TrainingOutcome:
         np.stack(start_vectors.loc[rows["number"]]),
     )
     rows = rows.assign(reward=values, score=scores)
-    ends = np.cumsum([len(table) for table in tables])
-    start, trained, baselines = (
-        rows.iloc[end - len(table) : end].reset_index(drop=True)
-        for table, end in zip(tables, ends, strict=True)
+    is_start = rows["method"] == START
+    is_trained = rows["method"] == TRAINED
+    return replace(
+        outcome,
+        start=rows[is_start].reset_index(drop=True),
+        trained=rows[is_trained].reset_index(drop=True),
+        baselines=rows[~is_start & ~is_trained].reset_index(drop=True),
     )
-    return replace(outcome, start=start, trained=trained, baselines=baselines)
