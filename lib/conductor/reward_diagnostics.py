@@ -12,35 +12,52 @@ from lib.conductor.rewards import COMPONENTS
 
 
 def correlate_advantages(rollouts: pd.DataFrame, group_size: int) -> pd.DataFrame:
-    """Correlations of the advantage inside groups, one row per method and seed.
+    """Correlate the advantage of a rollout with what could cause it, inside groups.
+
+    The reward that a rollout emphasises is split in two: its mean over the step, which says nothing about this rollout,
+    and how far the rollout is above this mean.
 
     Args:
-        rollouts: Rows of the results table `conductor` with split `train`, groups side by side.
+        rollouts: Rows of the results table `conductor` with split `train`, groups side by side. Columns: method, seed,
+            step, advantage, correct (the verifier's score), action (name of the emphasised reward, empty where none
+            was sampled), r_NAME (normalised rewards).
         group_size: Rollouts of a group.
 
     Returns:
-        Columns: method, seed; quality, the correlation with the verifier's score; and where emphases were sampled
-        level, with the step's mean of the emphasised reward, which says nothing about the rollout, and above_level,
-        with the rollout's score in it above that mean.
+        A row per method and seed with correlations of the advantage: `quality`, with the verifier's score; `level`,
+        with the step's mean of the emphasised reward; `above_level`, with the rollout's reward minus that mean. The
+        last two are missing where no emphasis was sampled.
     """
-    columns = [f"r_{name}" for name in COMPONENTS]
     rows = []
     for (method, seed), run in rollouts.groupby(["method", "seed"], sort=False):
-        advantage = run["advantage"].to_numpy(dtype=float)
-        correct = run["correct"].to_numpy(dtype=float)
+        advantages = run["advantage"].to_numpy(dtype=float)
+        verifier_scores = run["correct"].to_numpy(dtype=float)
         row = {"method": method, "seed": seed}
-        row["quality"] = correlate_within_groups(advantage, correct, group_size)
-        has_emphases = (run["action"] != "").all()
-        if has_emphases:
-            rollout = np.arange(len(run))
-            action = [COMPONENTS.index(name) for name in run["action"]]
-            step_means = run.groupby("step")[columns].transform("mean").to_numpy(dtype=float)
-            level = step_means[rollout, action]
-            above_level = run[columns].to_numpy(dtype=float)[rollout, action] - level
-            row["level"] = correlate_within_groups(advantage, level, group_size)
-            row["above_level"] = correlate_within_groups(advantage, above_level, group_size)
+        row["quality"] = correlate_within_groups(advantages, verifier_scores, group_size)
+        if (run["action"] != "").all():
+            step_means, above_step_means = split_emphasised_rewards(run)
+            row["level"] = correlate_within_groups(advantages, step_means, group_size)
+            row["above_level"] = correlate_within_groups(advantages, above_step_means, group_size)
         rows.append(row)
     return pd.DataFrame(rows)
+
+
+def split_emphasised_rewards(run: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """Split the reward that each rollout emphasises into its step's mean and the rest.
+
+    Args:
+        run: Rollouts of one training, as of `correlate_advantages`.
+
+    Returns:
+        (B,) means over the rollout's step, and (B,) what the rollout has above them.
+    """
+    columns = [f"r_{name}" for name in COMPONENTS]
+    rewards = run[columns].to_numpy(dtype=float)  # (B, 5)
+    means_of_steps = run.groupby("step")[columns].transform("mean").to_numpy(dtype=float)  # (B, 5)
+    rollout = np.arange(len(run))
+    emphasised = [COMPONENTS.index(name) for name in run["action"]]
+    step_means = means_of_steps[rollout, emphasised]
+    return step_means, rewards[rollout, emphasised] - step_means
 
 
 def correlate_within_groups(a: np.ndarray, b: np.ndarray, group_size: int) -> float:
