@@ -336,6 +336,24 @@ def test_conversations_that_lost_a_reply_are_counted_and_in_no_score(
 
 
 @needs_package
+def test_a_call_that_cannot_be_read_ends_a_conversation_that_nothing_is_learned_from(
+    place, monkeypatch, capsys
+):
+    def write(context: str, seed: int) -> str:
+        return '<tool_call>{"name": "get_order_details", "arguments": </tool_call>'
+
+    script(monkeypatch, write)
+    run(place, "malformed", "--updates", "1", "--max-test", "1")
+    rollouts, learning = (
+        read(place / "malformed", "rollouts"),
+        read(place / "malformed", "learning"),
+    )
+    assert (rollouts["malformed"] == 1).all() and (rollouts["correct"] == 0.0).all()
+    assert learning["left_out_malformed"].item() == 8 and learning["learned_from"].item() == 0
+    assert "ended by agent: malformed 8" in capsys.readouterr().out
+
+
+@needs_package
 def test_a_model_that_writes_at_random_trains_two_updates(place, capsys):
     more = ("--turns", "2", "--max-test", "1", "--batch", "4", "--set", "turn_tokens=6")
     assert run(place, "random", *more, folder="plain") == 0
