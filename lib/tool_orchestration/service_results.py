@@ -21,7 +21,7 @@ from lib.experiment import artifacts
 from lib.stats import estimates
 from lib.tool_orchestration.service_episodes import ServiceEpisode
 
-VERSION = 1  # of the columns and estimates
+VERSION = 2  # of the columns and estimates; calls are those that were made
 KEY = ("item", "model", "sample")
 COLUMNS = (
     "item", "group", "model", "sample", "correct", "score", "cost_usd", "seconds", "tokens_in", "tokens_out",
