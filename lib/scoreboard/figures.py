@@ -50,7 +50,7 @@ def plot_clearness(verdicts: Sequence[Verdict]) -> Figure:
     survivors = multiple_testing.select_survivors(verdicts)
     family = multiple_testing.select_family(verdicts)
     note = (
-        "Dashed: an interval of 95 % ends at 0. Ring: holds with all asked at once (Holm). "
+        "Dashed: an interval of 95 % ends at 0. Ring: holds with all tested at once (Holm). "
         f"Drawn at {_MAX_CLEARNESS:g}: {_MAX_CLEARNESS:g} and more."
     )
     with plots.theme():
@@ -94,5 +94,5 @@ def title_clearness(verdicts: Sequence[Verdict]) -> str:
     num_survivors = len(multiple_testing.select_survivors(verdicts))
     return (
         f"Of {num_holding} directions that hold one by one, {num_survivors} hold with all of them "
-        "asked at once"
+        "tested at once"
     )

@@ -13,6 +13,7 @@ not open, or that was not measured in this run, is named and not drawn.
 
     measure_shares_won    the shares, from the metrics of the lessons
     plot_shares_won       the figure
+    count_by_level        how many win, as in its title
     summarize_by_level    the same in words, losses included
 """
 
@@ -461,26 +462,46 @@ def _draw_panel(axes: Axes, title: str, shares_won: Sequence[ShareWon], layout: 
 
 def title_shares_won(shares_won: Sequence[ShareWon]) -> str:
     """How many decision makers clearly beat the best single choice, and a plain router, as the title of the figure."""
+    counts = count_by_level(shares_won)
     against_single, against_router = [], []
     for level, level_name in _LEVEL_NAMES.items():
-        # The cascade learns nothing, so it is no decision maker of a paper.
-        learned = [
-            share_won
-            for share_won in _select_open(shares_won, level)
-            if share_won.decision_maker.method != CASCADE
-        ]
-        if learned:
-            num_above = sum(share_won.sign == 1 for share_won in learned)
-            against_single.append(f"{level_name} {num_above} of {len(learned)}")
-        signs = [share_won.sign_against_router for share_won in learned]
-        signs = [sign for sign in signs if sign is not None]
-        if signs:
-            against_router.append(f"{level_name} {signs.count(1)} of {len(signs)}")
+        if counts[f"{level}.open"]:
+            text = f"{level_name} {counts[f'{level}.above']} of {counts[f'{level}.open']}"
+            against_single.append(text)
+        if counts[f"{level}.with_router"]:
+            num_above = counts[f"{level}.above_router"]
+            against_router.append(f"{level_name} {num_above} of {counts[f'{level}.with_router']}")
     nobody = "nobody was measured"
     return (
         f"Beat the best single choice: {', '.join(against_single) or nobody}. "
         f"Beat a plain router: {', '.join(against_router) or nobody}"
     )
+
+
+def count_by_level(shares_won: Sequence[ShareWon]) -> dict[str, int]:
+    """Counts what the title of the figure says.
+
+    Args:
+        shares_won: Result of `measure_shares_won`.
+
+    Returns:
+        By `LEVEL.open`, `LEVEL.above`, `LEVEL.with_router` and `LEVEL.above_router`: methods in their settings whose
+        question is open, those clearly above the best single choice, those that are compared with a plain router, and
+        those clearly above it. The cascade, which learns nothing, is not counted.
+    """
+    counts = {}
+    for level in PANELS:
+        rows = [
+            row for row in _select_open(shares_won, level) if row.decision_maker.method != CASCADE
+        ]
+        against_router = [row for row in rows if row.sign_against_router is not None]
+        counts[f"{level}.open"] = len(rows)
+        counts[f"{level}.above"] = sum(row.sign == 1 for row in rows)
+        counts[f"{level}.with_router"] = len(against_router)
+        counts[f"{level}.above_router"] = sum(
+            row.sign_against_router == 1 for row in against_router
+        )
+    return counts
 
 
 def summarize_by_level(shares_won: Sequence[ShareWon]) -> dict[str, str]:

@@ -168,10 +168,10 @@ def tabulate_multiple_testing(verdicts: Sequence[Verdict]) -> pd.DataFrame:
                 "where": _describe_place(v),
                 "verdict": v.label,
                 "p": f"<{_MIN_P_VALUE:.4f}" if p_value < _MIN_P_VALUE else f"{p_value:.4f}",
-                "all asked at once": VERDICT_LABELS[HOLDS] if survives else "not clear enough",
+                "all tested at once": VERDICT_LABELS[HOLDS] if survives else "not clear enough",
             }
         )
-    return _make_table(rows, ("claim", "where", "verdict", "p", "all asked at once"))
+    return _make_table(rows, ("claim", "where", "verdict", "p", "all tested at once"))
 
 
 def describe_missing_intervals(verdicts: Sequence[Verdict]) -> str:

@@ -638,6 +638,9 @@ def test_the_title_counts_both_comparisons_and_the_cascade_in_neither():
     cascade = make_decision_maker(method=summary_figure.CASCADE)
     measured = estimate_of("above", 0.25, 0.1) | {"top": 0.5} | estimate_of("router", 0.1, 0.0)
     shares_won = summary_figure.measure_shares_won(Metrics({"05_x": measured}), [learned, cascade])
+    counted = summary_figure.count_by_level(shares_won)
+    assert [counted[f"synthetic.{key}"] for key in ("open", "above", "with_router")] == [1, 1, 1]
+    assert counted["synthetic.above_router"] == 1 and counted["lab.open"] == 0
     assert summary_figure.title_shares_won(shares_won) == (
         "Beat the best single choice: synthetic 1 of 1. Beat a plain router: synthetic 1 of 1"
     )
