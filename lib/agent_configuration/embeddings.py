@@ -86,9 +86,11 @@ def score_decisions(vectors: np.ndarray, labels: np.ndarray) -> float:
         correct (the paper's "combined accuracy").
     """
     columns = []
-    for labels_of_part in labels.T:
-        predictions = cross_val_predict(_make_network(), vectors, labels_of_part, cv=_make_folds())
-        columns.append(predictions == labels_of_part)
+    for labels_of_decision in labels.T:
+        predictions = cross_val_predict(
+            _make_network(), vectors, labels_of_decision, cv=_make_folds()
+        )
+        columns.append(predictions == labels_of_decision)
     return _average_with_combined(np.column_stack(columns))
 
 
@@ -172,7 +174,7 @@ def score_commonest_label(labels: pd.DataFrame) -> dict[str, float]:
     """Score a prediction that knows no question: always the commonest label.
 
     Args:
-        labels: By `label_questions`.
+        labels: Labels by `label_questions`.
 
     Returns:
         Scores by name, as of `score_vectors`.

@@ -448,7 +448,8 @@ class PromptPolicy(nn.Module):
         """
         super().__init__()
         self.register_buffer("roles", torch.as_tensor(roles, dtype=torch.bool), persistent=False)
-        self.num_inputs = num_inputs + sum(action_space.SIZES) + len(roles) + self.num_atoms
+        structure_inputs = sum(action_space.SIZES)  # one-hot
+        self.num_inputs = num_inputs + structure_inputs + NUM_AGENTS + self.num_atoms
         self.trunk = make_trunk(self.num_inputs, hidden)
         self.head = nn.Linear(hidden, self.num_atoms + 1)
         nn.init.normal_(self.head.weight, std=0.01)
@@ -538,7 +539,7 @@ class PromptPolicy(nn.Module):
     def _make_empty_steps(
         self, question_states: torch.Tensor, structures: torch.Tensor
     ) -> PromptSteps:
-        """A table of steps without rows, whose columns have the usual shapes and types."""
+        """Make a table of steps without rows, whose columns have the usual shapes and types."""
         no_numbers = torch.zeros(0, dtype=torch.int64)
         no_atoms = torch.zeros(0, self.num_atoms, dtype=torch.bool)
         return PromptSteps(

@@ -66,11 +66,14 @@ def questions(kind: str, split: str, n: int, seed: int = 0) -> tuple[Item, ...]:
     """
     if kind not in NAMED:
         raise TaskError(f"there is no kind of question {kind!r}; there are {', '.join(NAMED)}")
-    family, difficulties, skin = NAMED[kind].family, NAMED[kind].difficulties, NAMED[kind].skin
-    items = tasks.draw_items(family, split, _SPARE * n, difficulties, skin, seed)
+    source = NAMED[kind]
+    items = tasks.draw_items(
+        source.family, split, _SPARE * n, source.difficulties, source.skin, seed
+    )
+    # By prompt, so that no question comes twice.
     items_by_prompt = {item.prompt: item for item in items if select_source(item) is not None}
-    distinct_items = list(items_by_prompt.values())
-    return tuple(_alternate_sources(distinct_items)[:n])
+    ordered_items = _alternate_sources(list(items_by_prompt.values()))
+    return tuple(ordered_items[:n])
 
 
 def _alternate_sources(items: Sequence[Item]) -> list[Item]:

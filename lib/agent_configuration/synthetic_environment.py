@@ -141,7 +141,7 @@ class StructureTable:
         return len(self.workflow)
 
     def select(self, indices: np.ndarray) -> StructureTable:
-        """The table of some of the structures, by their indices."""
+        """Select some of the structures, by their indices."""
         return StructureTable(
             workflow=self.workflow[indices],
             is_present=self.is_present[indices],

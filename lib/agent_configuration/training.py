@@ -347,20 +347,22 @@ class ConfigurationTraining:
         rewards = torch.from_numpy(rows["reward"].to_numpy(np.float32))
         decisions = pending.decisions
         batch = EpisodeBatch(
-            pending.states,
-            decisions.structures,
-            decisions.logp,
-            decisions.steps,
-            rewards,
-            pending.groups,
+            states=pending.states,
+            structures=decisions.structures,
+            logp=decisions.logp,
+            steps=decisions.steps,
+            rewards=rewards,
+            groups=pending.groups,
             logp_by_dimension=decisions.logp_by_dimension,
         )
         self.rows.append(rows)
+
         # An episode of which the infrastructure lost a turn has no reward (nan), so nothing is learned from it.
         is_scored = ~rows["reward"].isna().to_numpy()
         batch = batch.select(torch.from_numpy(np.flatnonzero(is_scored)))
         self.batches.append(batch)
         self.correct_by_batch.append(rows["correct"].to_numpy()[is_scored] == 1.0)
+
         losses_of_update = {}
         if len(batch):
             losses_of_update = policy_updates.update(

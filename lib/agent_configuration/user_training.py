@@ -160,10 +160,12 @@ class UserTraining:
         num_before = len(self.episodes)
         started = time.monotonic()
         rows = self.episodes.play(jobs, "trial questions")
-        num_played = len(self.episodes) - num_before
+        num_new_episodes = len(self.episodes) - num_before
         seconds = time.monotonic() - started
         _check_scored(rows, "trial episodes", self.inputs.model)
-        return rows, seconds / num_played if num_played else float("nan")
+        if not num_new_episodes:
+            return rows, float("nan")
+        return rows, seconds / num_new_episodes
 
     def try_candidates(self) -> pd.DataFrame:
         """Try every candidate on every dev question: rows with split "dev" and number.
