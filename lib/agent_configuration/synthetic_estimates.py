@@ -3,7 +3,7 @@
 glass.headroom                            reward of the optimum above the best constant
 glass.above_flat.<policy>                 reward of ARC above a flat policy (bandit, autoregressive, mdp)
 glass.above_constant, glass.masks         reward of ARC above the best constant, and above ARC without masks
-glass.even.<the same>                     the same of ARC without a discount
+glass.even.<the same>                     the same of ARC without a discount, above what has no discount either
 glass.sft, glass.sft.tau_per_kind         reward after imitation of the elite minus before, with one tau or several
 glass.gamma                               instructions with the discount minus without
 glass.theorem.margin, .outside            reward after imitation minus tau, and share of choices outside the elite
@@ -31,6 +31,8 @@ BASELINES = {
     BEST_CONSTANT: "above_constant",
     "ARC without masks": "masks",
 }
+# Policies of several steps, which have the discount: ARC without it would differ from them in two things.
+DISCOUNTED = ("flat MDP", "ARC without masks")
 LIKELIEST, SAMPLED = "likeliest choices", "sampled choices"
 COLUMNS = {LIKELIEST: "reward", SAMPLED: "drawn"}  # of the rows, by how choices are made
 MARGIN = 0.1  # of reward, where a right answer has 5: smaller differences count as none
@@ -79,13 +81,16 @@ def compare_with_baselines(
         methods: ARC, with the discount or without.
 
     Returns:
-        Estimates indexed by choices (LIKELIEST or SAMPLED), method and minus. The best constant samples nothing.
+        Estimates indexed by choices (LIKELIEST or SAMPLED), method and minus. The best constant samples nothing, and
+        ARC without a discount is compared with what has none.
     """
     differences = {}
     for choices, column in COLUMNS.items():
         for method in methods:
             for baseline in BASELINES:
                 if choices == SAMPLED and baseline == BEST_CONSTANT:
+                    continue
+                if method == UNDISCOUNTED.name and baseline in DISCOUNTED:
                     continue
                 pair = {"method": method}, {"method": baseline}
                 difference = stats.paired_difference(end, column, *pair).iloc[0]

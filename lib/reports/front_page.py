@@ -47,6 +47,7 @@ PAPERS = {  # whose idea a lesson rebuilds; as in the README
     "06_tool_orchestration": "ToolOrchestra",
     "06a_tool_orchestration_details": "ToolOrchestra",
     "07_agent_configuration": "ARC",
+    "07a_agent_configuration_details": "ARC",
 }
 SCOREBOARD = "10_scoreboard"
 STANDING_LABELS = {  # how a decision maker did, by the word in the scoreboard's metrics

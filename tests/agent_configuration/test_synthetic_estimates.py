@@ -61,3 +61,9 @@ def test_every_variant_of_the_benchmark_is_compared():
 def test_nothing_is_said_of_sampled_choices_of_a_constant(end):
     estimates = synthetic_estimates.estimate_synthetic_metrics(end)
     assert "glass.above_constant" in estimates and "glass.above_constant.drawn" not in estimates
+
+
+def test_arc_without_a_discount_is_compared_with_what_has_none(end):
+    estimates = synthetic_estimates.estimate_synthetic_metrics(end)
+    assert "glass.even.above_flat.autoregressive" in estimates
+    assert not {"glass.even.above_flat.mdp", "glass.even.masks"} & set(estimates)

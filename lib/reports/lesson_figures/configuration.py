@@ -1,0 +1,537 @@
+"""Tables and figures of lesson 07 and its appendix: differences, training, errors, transfer, encoders, rewards."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.figure import Figure
+
+from lib import plots, stats
+from lib.agent_configuration import (
+    embeddings,
+    encoders,
+    estimates,
+    recorded_vectors,
+    results,
+    synthetic_benchmark,
+)
+from lib.agent_configuration import synthetic_estimates as synthetic
+from lib.agent_configuration.action_space import WORKFLOWS
+from lib.agent_configuration.error_taxonomy import GROUPS
+from lib.agent_configuration.questions import KINDS
+from lib.agent_configuration.variants import NO_SFT
+from lib.experiment import artifacts, results_table
+from lib.language_models import checkpoints
+from lib.plots.tables import with_interval
+
+# What is shown of the reader's run beside the recorded one, by metric key.
+BOTH_RUNS_LABELS = {
+    "gate.configuration.headroom": "best choice per question above the best single one, accuracy",
+    "gate.configuration.headroom_in_kind": "the same above the best one of each kind, accuracy",
+    "gate.configuration.signal": "ARC above random choices, reward",
+    "arc.gain": "ARC above the best configuration of each kind, reward",
+    "contrast.arc_bandit.accuracy": "ARC above the flat bandit, accuracy",
+}
+GATE_LABELS = {
+    "gate.configuration.headroom": "best choice per question above the best single one",
+    "gate.configuration.headroom_at_any_cost": "above the most accurate single one, whatever it costs",
+    "gate.configuration.headroom_in_kind": "above the best one of each kind",
+}
+# Of the figure of accuracy against cost; variants of ARC would lie on one another.
+TRADEOFF_METHODS = (
+    "base", "random", "grid", "best_constant", "by_kind", "gepa", "bootstrap", "conversation", "bandit", "arc",
+    "oracle",
+)  # fmt: skip
+# Weights of all-MiniLM-L6-v2, whose vectors are recorded.
+_RECORDED_WEIGHTS = {"recorded:all-MiniLM-L6-v2": 22_713_216}
+_MILLION = 1e6
+_NEITHER_RIGHT_NOR_WRONG = (1.5, 3.5)  # a right answer alone has 5
+_FEWEST_REWARDS = 5  # of a violin; fewer are drawn as points
+
+
+# The lesson -----------------------------------------------------------------------------------------
+
+
+def draw_synthetic_regret(tested: pd.DataFrame) -> Figure:
+    """Draws the reward that policies lack to the optimum, by episodes, and that of the best constant as a level.
+
+    Args:
+        tested: Rows of the synthetic environment, split `test`.
+    """
+    variants = [variant.name for variant in synthetic_benchmark.VARIANTS]
+    trained = results_table.select(tested, method=variants)
+    regret = stats.mean(trained, "regret", ["method", "step"]).reset_index()
+    constant = results_table.select(tested, method=synthetic.BEST_CONSTANT)
+    level = stats.mean(constant, "regret", "method").reset_index()
+    levels = [level.assign(step=step) for step in sorted(set(regret["step"]))]
+    last = regret[regret["step"] == regret["step"].max()].set_index("method")["value"]
+    constant_regret = float(level["value"].iloc[0])
+    arc = synthetic.ARC.name
+    return plots.line_plot(
+        pd.concat([regret, *levels]),
+        "step",
+        "value",
+        "method",
+        f"At the end {arc} lacks {last[arc]:.2f} of reward to the optimum, the best constant "
+        f"{constant_regret:.2f}",
+        "episodes",
+        "regret: optimum minus policy, in reward",
+        seed=None,
+        dashed=[synthetic.BEST_CONSTANT],
+        note="By likeliest choices. The best constant needs no episode.",
+    )
+
+
+def tabulate_synthetic_differences(end: pd.DataFrame) -> pd.DataFrame:
+    """ARC minus each baseline in the synthetic environment, by likeliest and by sampled choices, with a verdict each.
+
+    Args:
+        end: Rows of the synthetic environment after the last episode.
+    """
+    compared = synthetic.compare_with_baselines(end, [synthetic.ARC.name])
+    compared = compared.droplevel("method")
+    columns = {}
+    for choices in synthetic.COLUMNS:
+        of_choices = compared.loc[choices]
+        columns[choices] = stats.intervals(of_choices)
+        columns[f"verdict, {choices}"] = stats.verdict(of_choices, synthetic.MARGIN)
+    table = pd.DataFrame(columns).reindex(synthetic.BASELINES)
+    return table.fillna("").rename_axis("ARC minus")
+
+
+def tabulate_gate(metrics: Mapping[str, Any]) -> pd.DataFrame:
+    """What there is to win, and whether it is enough for the question to be open."""
+    gate = pd.DataFrame({label: metrics[key] for key, label in GATE_LABELS.items()}).T
+    return pd.DataFrame({"accuracy": stats.intervals(gate), "open": stats.is_open(gate)})
+
+
+def tabulate_contrasts(metrics: Mapping[str, Any], labels: Mapping[str, str]) -> pd.DataFrame:
+    """ARC minus every other method in accuracy, with verdict and minimum detectable effect, and in reward.
+
+    Args:
+        metrics: Of `estimates.estimate_metrics`.
+        labels: What tables call each method.
+    """
+    in_accuracy = estimates.decide_contrasts(metrics)
+    in_reward = estimates.decide_contrasts(metrics, "reward")
+    table = pd.DataFrame(
+        {
+            "accuracy": stats.intervals(in_accuracy),
+            "verdict": in_accuracy["verdict"],
+            "smallest detectable effect": in_accuracy["mde"].astype(float).round(3),
+            "reward": stats.intervals(in_reward),
+        }
+    )
+    return table.rename(index=labels)
+
+
+def draw_rewards(tests: pd.DataFrame, labels: Mapping[str, str]) -> Figure:
+    """Draws the mean reward of the most important methods on test questions, from random choices to the oracle.
+
+    Args:
+        tests: Test rows, each policy on the kind that it learned from.
+        labels: What figures call each method.
+    """
+    methods = ["random", "best_constant", "by_kind", "bandit", "arc", "oracle"]
+    levels = stats.mean(results_table.select(tests, method=methods), "reward", "method")
+    levels = levels.reindex([method for method in methods if method in levels.index])
+    named = [
+        f"{labels[method]} {levels.loc[method, 'value']:.2f}" for method in levels.index[-4:-1]
+    ]
+    roles = {labels[method]: results.find_role(method) for method in levels.index}
+    title = f"Mean reward: {', '.join(named)}"
+    return plots.forest_plot(
+        levels.rename(index=labels), title, "reward on test questions", roles=roles
+    )
+
+
+def draw_tradeoff(tests: pd.DataFrame, labels: Mapping[str, str]) -> Figure:
+    """Draws accuracy against cost (Figure 4), and what mixtures of untrained configurations reach.
+
+    Args:
+        tests: Test rows, each policy on the kind that it learned from.
+        labels: What figures call each method.
+    """
+    shown = tests[tests["method"].isin(TRADEOFF_METHODS)]
+    in_thousands = shown.assign(cost=1_000 * shown["cost_usd"])
+    cost = stats.mean(in_thousands, "cost", "method")
+    accuracy = stats.mean(shown, "correct", "method")
+    roles = {method: results.find_role(method) for method in accuracy.index}
+    constants = [labels[method] for method, role in roles.items() if role == "constant"]
+    arc, by_kind = accuracy["value"]["arc"], accuracy["value"]["by_kind"]
+    title = (
+        f"ARC is right on {arc:.2f} for ${cost['value']['arc']:.3f} per 1,000 questions, "
+        f"the best constant per kind on {by_kind:.2f} for ${cost['value']['by_kind']:.3f}"
+    )
+    return plots.tradeoff_plot(
+        cost.rename(index=labels),
+        accuracy.rename(index=labels),
+        title,
+        "$ per 1,000 questions",
+        "share of right answers",
+        line="mixtures",
+        through=constants,
+        roles={labels[method]: role for method, role in roles.items()},
+    )
+
+
+def collect_recorded(metrics: Mapping[str, Any], written: Sequence[str]) -> dict[str, Any]:
+    """The recorded run's estimates as metrics `full.KEY`, without those that were written already.
+
+    Args:
+        metrics: Estimates of the recorded run, by key.
+        written: Keys that the lesson has.
+    """
+    return {f"full.{key}": value for key, value in metrics.items() if key not in written}
+
+
+# The appendix: training -----------------------------------------------------------------------------
+
+
+def draw_training(rows: pd.DataFrame) -> Figure:
+    """Draws reward, accuracy and use of tools of ARC's policies while they learn, a line for each kind (Figures 9, 10).
+
+    Args:
+        rows: The results table; `calls` are the episodes of an update.
+    """
+    train = results_table.select(rows, split=results.TRAIN, method="arc")
+    panels = {"reward": "reward", "correct": "share of right answers", "used": "calls of tools"}
+    columns = ["seed", "group", "step", *panels]
+    measured = train[columns].assign(episodes=(train["step"] + 1) * train["calls"])
+    measured = measured.melt(["seed", "group", "episodes"], list(panels), "panel")
+    measured["panel"] = measured["panel"].map(panels)
+    last = measured["episodes"].max()
+    is_late = measured["episodes"] > 0.8 * last
+    late = measured[is_late & (measured["panel"] == "share of right answers")]
+    accuracy = late.groupby("group", sort=False)["value"].mean()
+    at_end = ", ".join(f"{kind} {value:.2f}" for kind, value in accuracy.items())
+    return plots.line_plot(
+        measured,
+        "episodes",
+        "value",
+        "group",
+        f"Right in the last fifth of training: {at_end}",
+        "episodes",
+        "mean of sampled choices",
+        panels="panel",
+        bins=20,
+        same_scale=False,
+    )
+
+
+def draw_accuracy_by_workflow(rows: pd.DataFrame, verdict: str) -> Figure:
+    """Draws the accuracy of each workflow at its best on each kind of question (Figure 12).
+
+    Args:
+        rows: The results table.
+        verdict: On the claim that no workflow is best for every kind.
+    """
+    by_workflow = results_table.select(rows, split=results.BY_WORKFLOW)
+    accuracy = stats.mean(by_workflow, "correct", ["method", "group"])["value"].unstack("group")
+    accuracy = accuracy.reindex(
+        index=[name for name in WORKFLOWS if name in accuracy.index],
+        columns=[kind.name for kind in KINDS if kind.name in accuracy],
+    )
+    best = ", ".join(f"{kind} {name}" for kind, name in accuracy.idxmax().items())
+    title = f"Most often right: {best}. That none is best everywhere: {verdict}"
+    return plots.heatmap(accuracy, title, "kind of question", "workflow")
+
+
+def draw_workflow_shares(rows: pd.DataFrame) -> Figure:
+    """Draws which workflows ARC's policies choose while they learn, a panel for each kind (Figure 11)."""
+    shares = results_table.select(rows, split=results.SHARES)
+    counts = shares.pivot_table(
+        index=["group", "step"], columns="workflow", values="calls", aggfunc="sum", fill_value=0
+    )
+    counts = counts.reindex(columns=[name for name in WORKFLOWS if name in counts])
+    table = counts.div(counts.sum(axis=1), axis=0)
+    last = table.xs(table.index.get_level_values("step").max(), level="step").idxmax(axis=1)
+    chosen = ", ".join(f"{kind} {workflow}" for kind, workflow in last.items())
+    return plots.stacked_shares(
+        table,
+        f"Most chosen at the end of training: {chosen}",
+        f"part of the training, of {results.NUM_PARTS}",
+        "share of episodes, %",
+        panels="group",
+        note="All seeds together; choices are sampled.",
+    )
+
+
+@plots.theme()
+def draw_rewards_by_workflow(tried: pd.DataFrame) -> Figure:
+    """Draws how the rewards of single episodes are distributed, by workflow and kind (Figure 13).
+
+    Args:
+        tried: Of `AgentConfigurationResults`: the declared configurations on test questions.
+    """
+    episodes = tried[(tried["split"] == "test") & tried["set"].isin(["grid", "sampled"])]
+    is_between = episodes["reward"].between(*_NEITHER_RIGHT_NOR_WRONG)
+    low, high = _NEITHER_RIGHT_NOR_WRONG
+    title = (
+        f"Right or wrong decides: {1 - is_between.mean():.0%} of single episodes have a reward below "
+        f"{low:g} or above {high:g}"
+    )
+    note = "Width, or points: episodes with this reward. Configurations were declared, not learned."
+    figure = plots.new_figure(title, plots.WIDTH + 2.0, 6.0, note)
+    workflows = [name for name in WORKFLOWS if name in set(episodes["workflow"])]
+    kinds = [kind.name for kind in KINDS if kind.name in set(episodes["group"])]
+    panels = plots.add_panels(figure, len(kinds), sharex=True, sharey=True)
+    for axes, kind in zip(panels, kinds, strict=True):
+        of_kind = episodes[episodes["group"] == kind]
+        draw = (
+            sns.violinplot
+            if of_kind["workflow"].value_counts().min() >= _FEWEST_REWARDS
+            else sns.stripplot
+        )
+        options = {"cut": 0, "density_norm": "width", "inner": None, "linewidth": 0.6}
+        if draw is sns.stripplot:
+            options = {"size": 3}
+        draw(
+            of_kind,
+            x="reward",
+            y="workflow",
+            order=workflows,
+            ax=axes,
+            color=plots.colour("ARC"),
+            **options,
+        )
+        axes.set_title(kind)
+        axes.set_ylabel("")
+    medians = episodes.groupby(["group", "workflow"])["reward"].median()
+    figure.data = medians.rename("median reward").reset_index()
+    descriptions = [
+        f"{kind}: highest median {medians[kind].max():.1f} ({medians[kind].idxmax()})"
+        for kind in kinds
+    ]
+    figure.alt_text = plots.join_descriptions(title, descriptions)
+    return figure
+
+
+# The appendix: who did how --------------------------------------------------------------------------
+
+
+def tabulate_methods(
+    rows: pd.DataFrame, metrics: Mapping[str, Any], labels: Mapping[str, str]
+) -> pd.DataFrame:
+    """Table 1 of ARC: accuracy of every method by kind of question, and its regret against the oracle, in reward."""
+    tests = estimates.select_tests(rows)
+    accuracy = stats.mean(tests, "correct", ["method", "group"])["value"]
+    by_kind = accuracy.unstack("group", sort=False)
+    by_kind["all"] = stats.mean(tests, "correct", "method")["value"]
+    regret = {}
+    for method in by_kind.index:
+        estimate = metrics.get(f"regret.{method}")
+        regret[method] = 0.0 if estimate is None else estimate["value"]
+    table = by_kind.assign(regret=pd.Series(regret)).astype(float).round(2)
+    return table.sort_values("regret", kind="stable").rename(index=labels)
+
+
+def tabulate_adaptation(rows: pd.DataFrame, labels: Mapping[str, str]) -> pd.DataFrame:
+    """Table 2 of ARC: how many workflows each method chooses on a kind of question, and how evenly; means of kinds."""
+    measured = results.measure_adaptation(rows)
+    means = measured.groupby("method", sort=False)[["workflows", "entropy", "gini"]].mean()
+    return means.round(2).rename(index=labels)
+
+
+def tabulate_objectives(rows: pd.DataFrame, labels: Mapping[str, str]) -> pd.DataFrame:
+    """Table 4 of ARC: accuracy by kind after PPO or GRPO, and after SFT or DPO."""
+    methods = ["arc_no_sft", "grpo_no_sft", "arc", "grpo", "arc_dpo"]
+    tests = results_table.select(estimates.select_tests(rows), method=methods)
+    accuracy = stats.mean(tests, "correct", ["method", "group"])["value"].unstack(
+        "group", sort=False
+    )
+    accuracy["all"] = stats.mean(tests, "correct", "method")["value"]
+    in_order = [method for method in methods if method in accuracy.index]
+    return accuracy.loc[in_order].astype(float).round(2).rename(index=labels)
+
+
+def tabulate_transfer(rows: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    """Table 3 of ARC: accuracy of a policy at home and on another kind, and how similar the kinds' questions are.
+
+    Args:
+        rows: The results table.
+        names: Of encoders, which measure the similarity.
+    """
+    arc = results_table.select(rows, split=results.TEST, method="arc")
+    home = arc[arc["style"] == results.OWN].groupby("group")["correct"].mean()
+    gaps = estimates.estimate_transfer(rows)
+    kinds = [kind.name for kind in KINDS]
+    similarities = {name: embeddings.measure_similarity(kinds, name) for name in names}
+    table = {}
+    for key, gap in gaps.items():
+        _, source, target, _ = key.split(".")
+        entry = {
+            "at home": home[source],
+            "on the other kind": home[target] + gap["value"],
+            "minus the policy that learned there": with_interval(
+                *gap[["value", "ci_low", "ci_high"]].astype(float)
+            ),
+        }
+        for name, similarity in similarities.items():
+            entry[f"similarity, {name}"] = similarity.loc[source, target]
+        table[f"{source} to {target}"] = entry
+    return pd.DataFrame(table).T.rename_axis("learned from, tested on")
+
+
+def draw_larger_agents(metrics: Mapping[str, Any]) -> Figure:
+    """Draws what larger agents change in the accuracy of ARC's choices, by kind (Figure 5)."""
+    gaps = {}
+    for key, estimate in metrics.items():
+        if key.startswith("larger."):
+            kind = key.removeprefix("larger.").removesuffix("gap").strip(".")
+            gaps[kind or "all kinds"] = estimate
+    gaps = pd.DataFrame(gaps).T.infer_objects()
+    change = gaps.loc["all kinds", "value"]
+    title = f"With the larger agents the accuracy of ARC's choices changes by {change:+.2f}"
+    return plots.forest_plot(
+        gaps, title, "accuracy with larger agents minus with its own", line=0.0
+    )
+
+
+def draw_errors(rows: pd.DataFrame, labels: Mapping[str, str]) -> Figure:
+    """Draws why wrong answers were wrong, by the rules of appendix I, a bar for each method (Figure 6).
+
+    Args:
+        rows: The results table. Policies before SFT are left out of the figure.
+        labels: What figures call each method.
+    """
+    wrong = _select_errors(rows)
+    wrong = wrong[~wrong["method"].str.endswith(NO_SFT)]
+    most_frequent = {
+        method: of_method["error_group"].mode()[0] for method, of_method in wrong.groupby("method")
+    }
+    named = [
+        f"{labels[method]} {most_frequent[method]}"
+        for method in ("arc", "by_kind", "random")
+        if method in most_frequent
+    ]
+    title = f"What most wrong answers are: {', '.join(named)}"
+    return _draw_shares_of_errors(wrong, wrong["method"].map(labels), title)
+
+
+def draw_arc_errors_by_kind(rows: pd.DataFrame) -> Figure:
+    """Draws why ARC's wrong answers were wrong, a bar for each kind of question."""
+    wrong = _select_errors(rows)
+    wrong = wrong[wrong["method"] == "arc"]
+    share = float((wrong["error"] == "configuration").mean()) if len(wrong) else 0.0
+    title = f"{share:.0%} of ARC's wrong answers are the configuration's, by the rules"
+    return _draw_shares_of_errors(wrong, wrong["group"], title)
+
+
+def _select_errors(rows: pd.DataFrame) -> pd.DataFrame:
+    tests = estimates.select_tests(rows)
+    wrong = tests[tests["error"] != ""]
+    return wrong.assign(error_group=wrong["error"].map(GROUPS))
+
+
+def _draw_shares_of_errors(wrong: pd.DataFrame, bars: pd.Series, title: str) -> Figure:
+    """Stacked shares of the kinds of errors.
+
+    Args:
+        wrong: Rows of wrong answers.
+        bars: The bar of each row.
+        title: The message.
+    """
+    shares = pd.crosstab(bars, wrong["error_group"], normalize="index")
+    shares = shares.loc[list(dict.fromkeys(bars))]
+    counts = {str(bar): f"{count} wrong" for bar, count in bars.value_counts().items()}
+    return plots.stacked_shares(
+        shares, title, "share of wrong answers, %", beside=counts, note="All seeds together."
+    )
+
+
+# The appendix: encoders -----------------------------------------------------------------------------
+
+
+def count_encoder_weights(name: str) -> int:
+    """How many weights an encoder reads a question with: what its running time depends on."""
+    family, _, model = name.partition(":")
+    if name in _RECORDED_WEIGHTS:
+        return _RECORDED_WEIGHTS[name]
+    if family == "lab":
+        tensors = artifacts.read_tensors(checkpoints.MODELS / model / "model.safetensors")
+        return sum(array.size for array in tensors.values())
+    if name == "tfidf":
+        return len(encoders.list_word_weights(encoders.encoder(name)))
+    return 0
+
+
+def draw_encoders(scores: pd.DataFrame) -> Figure:
+    """Draws the overall score of each encoder against its size (Figure 8 has running time in place of size).
+
+    Args:
+        scores: Of `embeddings.scores`.
+    """
+    sizes = {}
+    overall = {}
+    for name, row in scores.iterrows():
+        sizes[name] = stats.Interval(count_encoder_weights(name) / _MILLION, np.nan, np.nan)
+        overall[name] = stats.Interval(float(row["overall"]), np.nan, np.nan)
+    best = scores["overall"].idxmax()
+    return plots.tradeoff_plot(
+        _stack(sizes),
+        _stack(overall),
+        f"{best} has the highest overall score, {scores['overall'].max():.2f}",
+        "million weights that read a question",
+        "overall score of appendix D",
+    )
+
+
+def _stack(intervals: Mapping[str, stats.Interval]) -> pd.DataFrame:
+    rows = {
+        name: {"value": interval.value, "ci_low": interval.ci_low, "ci_high": interval.ci_high}
+        for name, interval in intervals.items()
+    }
+    return pd.DataFrame(rows).T.rename_axis("encoder")
+
+
+def list_encoders(names: Sequence[str]) -> list[str]:
+    """The encoders of the table that are here: a recorded one only where its file lies."""
+    present = []
+    for name in names:
+        family, _, model = name.partition(":")
+        if family != "recorded" or recorded_vectors.get_path(model).is_file():
+            present.append(name)
+    return present
+
+
+def make_key(name: str) -> str:
+    """A part of a metric's key from the name of an encoder."""
+    return re.sub(r"[^A-Za-z0-9_+-]+", "_", name)
+
+
+def collect_atom_effects(metrics: Mapping[str, Any]) -> pd.DataFrame:
+    """The effect of each instruction on accuracy, over all kinds of questions.
+
+    Args:
+        metrics: Of `estimates.estimate_metrics`.
+
+    Returns:
+        Estimates by instruction, such as "reasoner: stepwise".
+    """
+    effects = {}
+    for key, estimate in metrics.items():
+        if key.startswith("atoms.") and key.endswith(".effect"):
+            _, agent, name = key.removesuffix(".effect").split("_", 2)
+            effects[f"{agent}: {name}"] = estimate
+    return pd.DataFrame(effects).T.infer_objects()
+
+
+def summarize_atoms(effects: pd.DataFrame, num_idle: int) -> str:
+    """How many instructions have a clear effect, and how many change no episode: the title of their figure.
+
+    Args:
+        effects: Estimates by instruction.
+        num_idle: Instructions with which every episode is as it is without.
+    """
+    num_higher = int((effects["ci_low"] > 0).sum())
+    num_lower = int((effects["ci_high"] < 0).sum())
+    return (
+        f"Of {len(effects)} instructions {num_higher} clearly raise accuracy, {num_lower} lower it, "
+        f"and {num_idle} change nothing"
+    )
