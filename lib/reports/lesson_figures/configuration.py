@@ -457,7 +457,7 @@ def count_encoder_weights(name: str) -> int:
         tensors = artifacts.read_tensors(checkpoints.MODELS / model / "model.safetensors")
         return sum(array.size for array in tensors.values())
     if name == "tfidf":
-        return len(encoders.list_word_weights(encoders.encoder(name)))
+        return len(encoders.list_word_weights(encoders.make_encoder(name)))
     return 0
 
 
@@ -465,7 +465,7 @@ def draw_encoders(scores: pd.DataFrame) -> Figure:
     """Draws the overall score of each encoder against its size (Figure 8 has running time in place of size).
 
     Args:
-        scores: Of `embeddings.scores`.
+        scores: Of `embeddings.compare_encoders`.
     """
     sizes = {}
     overall = {}

@@ -167,5 +167,5 @@ def test_the_labels_of_training_questions_come_back_from_the_results_table():
                 )  # fmt: skip
     tried = pd.DataFrame(tried)
     labels = results.read_labels(results.make_label_rows(tried))
-    expected = embeddings.labels(tried)[labels.columns]
+    expected = embeddings.label_questions(tried)[labels.columns]
     pd.testing.assert_frame_equal(labels, expected, check_dtype=False)
