@@ -246,7 +246,8 @@ def tabulate_pretrained_test(rows: pd.DataFrame) -> pd.DataFrame:
     Returns:
         A row per method, as texts.
     """
-    test = rows[rows["split"] == "test"]
+    is_test = rows["split"] == "test"
+    test = rows.loc[is_test, ["method", "item", "sample", "correct", "in_form", "tokens_out"]]
     replies = results_table.make_results(
         "conductor", test.assign(item=test["item"].astype(str), seed=0, role="paper")
     )
@@ -289,7 +290,9 @@ def describe_pretrained_cost(description: Mapping[str, Any]) -> str:
     phrases = []
     for method, cost in description["cost"].items():
         seconds = cost["seconds"] / cost["steps"]
-        phrases.append(f"{method} {seconds:.1f} s a step ({cost['steps']} steps, {cost['device']})")
+        phrases.append(
+            f"{method} {seconds:.1f} s a step (timed over {cost['steps']} steps, {cost['device']})"
+        )
     return f"{description['model']}, LoRA of rank {description['lora_rank']}: {'; '.join(phrases)}."
 
 
