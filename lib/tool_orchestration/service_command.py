@@ -134,10 +134,15 @@ class ServiceInputs:
     @property
     def asked_names(self) -> list[str]:
         """Names of all models that may be called, each once."""
-        names = [self.options.user]
-        for _, team in self.teams:
-            names += [team.agent, *team.experts]
-        return list(dict.fromkeys(names))
+        return list_asked_names(self.options.user, self.teams)
+
+
+def list_asked_names(user: str, teams: Sequence[tuple[str, ServiceTeam]]) -> list[str]:
+    """List the models that may be called: the user, and agents and experts of all teams, each once."""
+    names = [user]
+    for _, team in teams:
+        names += [team.agent, *team.experts]
+    return list(dict.fromkeys(names))
 
 
 def read_inputs(options: argparse.Namespace) -> ServiceInputs:
@@ -150,7 +155,7 @@ def read_inputs(options: argparse.Namespace) -> ServiceInputs:
         The inputs.
 
     Raises:
-        ParamsError: A number or a name that cannot be.
+        ParamsError: A number is out of its range, or no model has a name that is given.
         TaskError: The tasks cannot be read, for example since tau2-bench is not installed.
     """
     check_numbers(options, ("limit", "samples", "turns", "parallel"))
@@ -159,14 +164,16 @@ def read_inputs(options: argparse.Namespace) -> ServiceInputs:
     teams = list_teams(options)
     params = change_params(config.load(options.profile), "tools", options.changes)
     check_names(params.llm, [*options.model, *options.experts, options.user])
+    # The tasks of all domains.
     items = []
     notes = []
     for dataset in load_tasks(options.tasks, options.split, options.limit, options.seed):
         items += dataset.items
         notes += dataset.notes[1:]  # the first says how tasks are tried, which this command does
+
+    # The models that may be asked; "record" keeps every reply, so that none is paid for twice.
     llm = params.llm.model_copy(update={"max_usd": options.max_usd, "cassette": "record"})
-    inputs = ServiceInputs(options, llm, tuple(items), teams, tuple(notes))
-    llm = select_models(llm, inputs.asked_names)
+    llm = select_models(llm, list_asked_names(options.user, teams))
     if options.samples > 1 and _is_greedy(llm, options):
         notes.append(
             "Agent and user are greedy, so that trials of a task may be alike; --temperature 1 makes them differ."

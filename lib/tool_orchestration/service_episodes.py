@@ -287,7 +287,16 @@ class ConversationRunner:
             self._take_reply(episode, "agent", reply, expert_replies.get(index, {}))
 
     def _make_request(self, episode: ServiceEpisode, speaker: Speaker, seed: int) -> ChatRequest:
-        """Make the request of a speaker's next reply; every trial is recorded by itself."""
+        """Make the request of a speaker's next reply.
+
+        Args:
+            episode: The conversation so far.
+            speaker: Who replies: the agent, with functions and experts, or the user, with functions of its own.
+            seed: Of the conversations; every turn of every trial draws with a seed of its own.
+
+        Returns:
+            The request. Its field `sample` is the trial, so that replies of each trial are recorded.
+        """
         if speaker == "agent":
             tools = episode.environment.tools
             offers = episode.assignment.menu.offers
@@ -296,12 +305,13 @@ class ConversationRunner:
             offers = ()
         schemas = [tool.schema for tool in tools.values()]
         schemas += [write_expert_schema(self.llm, offer) for offer in offers]
-        number = 2 * episode.turns[speaker] + (speaker == "agent")
+        # Even numbers are the user's turns, odd ones the agent's.
+        turn_number = 2 * episode.turns[speaker] + (1 if speaker == "agent" else 0)
         return ChatRequest(
             list(episode.messages[speaker]),
             tools=schemas,
             temperature=self.temperature,
-            seed=derive_turn_seed(seed, episode.sample, number),
+            seed=derive_turn_seed(seed, episode.sample, turn_number),
             sample=episode.sample,
             caller=self.team.label,
         )

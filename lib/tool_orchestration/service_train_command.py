@@ -229,7 +229,14 @@ def read_inputs(options: argparse.Namespace) -> TrainingInputs:
 
 
 def make_loop_settings(inputs: TrainingInputs) -> LoopSettings:
-    """What the updates read, by the command line and the profile."""
+    """Make the settings of the training loop.
+
+    Args:
+        inputs: Of the training; what the command line leaves open is as in the profile.
+
+    Returns:
+        The settings: updates, conversations of each, and the limits of turns and tokens.
+    """
     options, settings = inputs.options, inputs.settings
     return LoopSettings(
         learn=settings.learn,
@@ -305,10 +312,19 @@ def _plan_trials(llm: LLMSettings, expert: str, item: Item) -> PlannedCalls:
 def describe_update_costs(
     llm: LLMSettings, planned: Sequence[PlannedCalls], num_episodes: int
 ) -> str:
-    """Describe what the calls of an update may cost, by model: the user first, then the most expensive expert."""
-    costs = estimate_costs(llm, planned)
+    """Describe what the calls of an update may cost.
+
+    Args:
+        llm: The models with their prices.
+        planned: Calls of one update, the user's first and then the experts'.
+        num_episodes: Conversations of an update.
+
+    Returns:
+        A sentence with the calls of the user and of the experts, each with its model and its cost in dollars.
+    """
+    costs = estimate_costs(llm, planned).to_dict("records")
     clauses = []
-    for role, row in zip(("the user", "experts"), costs.to_dict("records"), strict=False):
+    for role, row in zip(("the user", "experts"), costs, strict=False):  # there may be no experts
         clauses.append(f"{row['calls']:,} calls of {role} ({row['model']}, ${row['cost_usd']:.2f})")
     return f"An update of {num_episodes:,} conversations takes at most {' and '.join(clauses)}."
 

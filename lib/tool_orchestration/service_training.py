@@ -126,15 +126,16 @@ class ServiceTraining:
         return numbers, [assignments[number] for number in numbers]
 
     def evaluate_controller(self, method: str, role: str) -> pd.DataFrame:
-        """Evaluate the policy on the held-out tasks.
+        """Let the policy serve the customers of the held-out tasks, one conversation each.
 
         Args:
-            method: Name of the policy, such as before or after training.
+            method: Name of the policy in the table, such as "before training".
             role: Its role in the results table.
 
         Returns:
-            A row per task, with the columns of `make_training_rows`, number, spoken, condition, method and role. The
-            column reward has the outcome; `reward_methods` computes the reward when all methods are known.
+            A row per task: the columns of `make_training_rows`; number (of the task), spoken (the transcript),
+            condition, method and role. The column reward has the outcome so far: it is relative to other methods, and
+            `reward_methods` computes it once all are known.
         """
         numbers, assignments = self.take_test_assignments()
         self.policy.temperature = self.settings.test_temperature
