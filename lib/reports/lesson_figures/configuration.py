@@ -373,7 +373,7 @@ def tabulate_transfer(rows: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
             ),
         }
         for name, similarity in similarities.items():
-            entry[f"similarity, {name}"] = similarity.loc[source, target]
+            entry[f"similarity, {name}"] = round(float(similarity.loc[source, target]), 2)
         table[f"{source} to {target}"] = entry
     return pd.DataFrame(table).T.rename_axis("learned from, tested on")
 
@@ -410,7 +410,7 @@ def draw_errors(rows: pd.DataFrame, labels: Mapping[str, str]) -> Figure:
         for method in ("arc", "by_kind", "random")
         if method in most_frequent
     ]
-    title = f"What most wrong answers are: {', '.join(named)}"
+    title = f"Most frequent kind of error: {', '.join(named)}"
     return _draw_shares_of_errors(wrong, wrong["method"].map(labels), title)
 
 
