@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from lib.agent_configuration import experiment
+from lib.agent_configuration import experiment, workbench
 from lib.agent_configuration.agent_system import ConfiguredQuestion
 from lib.agent_configuration.search import BASE
 from lib.agent_configuration.variants import NAMED
@@ -63,7 +63,8 @@ def test_budgets_of_endpoint_agents_are_their_own_and_decide_their_jobs(models):
 
 
 def test_endpoint_agents_answer_questions_and_are_charged(models, tmp_path, monkeypatch):
-    monkeypatch.setattr(experiment, "CASSETTES", tmp_path)
+    for module in (experiment, workbench):
+        monkeypatch.setattr(module, "CASSETTES", tmp_path)
 
     def play(url: str):
         params = with_agents_at(url)
