@@ -271,14 +271,14 @@ def list_pretrained_weights(rows: pd.DataFrame, steps_per_point: int = 5) -> pd.
         steps_per_point: Steps that are averaged.
 
     Returns:
-        Columns: step (the last of those averaged), component, weight.
+        Columns: seed (0, there is one training), step (the last of those averaged), component, weight.
     """
     rollouts = rows[(rows["split"] == "train") & (rows["method"] == "conductor")]
     last_step = (rollouts["step"] // steps_per_point + 1) * steps_per_point
     columns = [f"w_{name}" for name in COMPONENTS]
     means = rollouts.assign(step=last_step).groupby("step")[columns].mean().reset_index()
     long = means.melt("step", columns, "component", "weight")
-    return long.assign(component=long["component"].str.removeprefix("w_"))
+    return long.assign(seed=0, component=long["component"].str.removeprefix("w_"))
 
 
 def describe_pretrained_cost(description: Mapping[str, Any]) -> str:
