@@ -13,18 +13,22 @@ from matplotlib.figure import Figure
 
 from lib import plots, stats
 from lib.agent_configuration import (
+    action_space,
+    atoms,
     embeddings,
     encoders,
     estimates,
     recorded_vectors,
     results,
+    rewards,
     synthetic_benchmark,
 )
 from lib.agent_configuration import synthetic_estimates as synthetic
 from lib.agent_configuration.action_space import WORKFLOWS
 from lib.agent_configuration.error_taxonomy import GROUPS
-from lib.agent_configuration.questions import KINDS
+from lib.agent_configuration.questions import KINDS, questions
 from lib.agent_configuration.variants import NO_SFT
+from lib.config import ROOT, ConfigurationSettings, Params
 from lib.experiment import artifacts, results_table
 from lib.language_models import checkpoints
 from lib.plots.tables import with_interval
@@ -42,6 +46,14 @@ GATE_LABELS = {
     "gate.configuration.headroom_at_any_cost": "above the most accurate single one, whatever it costs",
     "gate.configuration.headroom_in_kind": "above the best one of each kind",
 }
+# What the table of theorem 3.2 calls the quantities of `theorem_3_2.checks`.
+THEOREM_LABELS = {
+    "tau": "tau",
+    "after": "reward of the elite as it was",
+    "fresh": "reward when tried once more",
+    "margin": "that minus tau",
+    "outside": "probability outside the elite",
+}
 # Of the figure of accuracy against cost; variants of ARC would lie on one another.
 TRADEOFF_METHODS = (
     "base", "random", "grid", "best_constant", "by_kind", "gepa", "bootstrap", "conversation", "bandit", "arc",
@@ -55,6 +67,21 @@ _FEWEST_REWARDS = 5  # of a violin; fewer are drawn as points
 
 
 # The lesson -----------------------------------------------------------------------------------------
+
+
+def tabulate_valid_choices() -> pd.DataFrame:
+    """Count the choices that the mask leaves for each part of a structure.
+
+    Returns:
+        A row for each workflow, a column for each other part, and their product in `valid structures`.
+    """
+    mask = action_space.mask()
+    num_choices = {}
+    for part in action_space.DIMENSIONS:
+        if part != "workflow":
+            num_choices[part] = mask[part].sum(axis=1)
+    table = pd.DataFrame(num_choices, index=pd.Index(WORKFLOWS, name="workflow"))
+    return table.assign(**{"valid structures": table.prod(axis=1)})
 
 
 def draw_synthetic_regret(tested: pd.DataFrame) -> Figure:
@@ -87,21 +114,66 @@ def draw_synthetic_regret(tested: pd.DataFrame) -> Figure:
     )
 
 
-def tabulate_synthetic_differences(end: pd.DataFrame) -> pd.DataFrame:
+def tabulate_synthetic_differences(
+    end: pd.DataFrame, method: str = synthetic.ARC.name
+) -> pd.DataFrame:
     """ARC minus each baseline in the synthetic environment, by likeliest and by sampled choices, with a verdict each.
 
     Args:
         end: Rows of the synthetic environment after the last episode.
+        method: ARC, with the discount or without.
+
+    Returns:
+        A row for each baseline that is compared. The best constant samples nothing, so that its cells for sampled
+        choices are empty.
     """
-    compared = synthetic.compare_with_baselines(end, [synthetic.ARC.name])
+    compared = synthetic.compare_with_baselines(end, [method])
     compared = compared.droplevel("method")
     columns = {}
     for choices in synthetic.COLUMNS:
         of_choices = compared.loc[choices]
         columns[choices] = stats.intervals(of_choices)
         columns[f"verdict, {choices}"] = stats.verdict(of_choices, synthetic.MARGIN)
-    table = pd.DataFrame(columns).reindex(synthetic.BASELINES)
-    return table.fillna("").rename_axis("ARC minus")
+    table = pd.DataFrame(columns)
+    in_order = [baseline for baseline in synthetic.BASELINES if baseline in table.index]
+    return table.loc[in_order].fillna("").rename_axis(f"{method} minus")
+
+
+def draw_gain_of_choosing(map_rows: pd.DataFrame, interaction: float) -> Figure:
+    """Draws what choosing by the kind of question can gain, and how many episodes a policy needs for it, by noise.
+
+    Args:
+        map_rows: Rows of the synthetic environment, split `atlas`: one for each interaction, noise and seed.
+        interaction: How much the effects of a configuration depend on the kind of question.
+    """
+    rows = results_table.select(map_rows, interaction=interaction)
+    rows = rows.assign(noise_level=rows["noise"].map("noise {:g}".format))
+    mean_by_measure = {
+        "headroom, in reward": stats.mean(rows, "gap", "noise_level"),
+        "episodes until above the constant": stats.mean(rows, "episodes", "noise_level"),
+    }
+    # A row for each level of noise, a panel for each measure.
+    table = pd.concat(mean_by_measure, names=["measure"]).swaplevel()
+    return plots.forest_plot(table, f"Interaction {interaction:g}: what is to be gained, and when")
+
+
+def label_methods(tests: pd.DataFrame, settings: Params) -> dict[str, str]:
+    """What tables and figures call each method of the test rows.
+
+    Args:
+        tests: Test rows.
+        settings: Of the run; they say which methods are scripted.
+    """
+    return {method: results.label(method, settings) for method in tests["method"].unique()}
+
+
+def select_main_estimates(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """The estimates that are compared with the recorded run, as far as a run has them.
+
+    Args:
+        metrics: Of `estimates.estimate_metrics`.
+    """
+    return {key: metrics[key] for key in BOTH_RUNS_LABELS if key in metrics}
 
 
 def tabulate_gate(metrics: Mapping[str, Any]) -> pd.DataFrame:
@@ -190,7 +262,131 @@ def collect_recorded(metrics: Mapping[str, Any], written: Sequence[str]) -> dict
     return {f"full.{key}": value for key, value in metrics.items() if key not in written}
 
 
+# The appendix: reward and synthetic environment ----------------------------------------------------------
+
+
+def tabulate_reward_facts(facts: rewards.RewardFacts) -> pd.DataFrame:
+    """The rewards of three episodes that follow from eq. 3 and 4.
+
+    Args:
+        facts: Of `rewards.derive_reward_facts`.
+    """
+    rewards_by_episode = {
+        "right, one call, no tools": facts.right_without_tools,
+        "right, all eight tools allocated and none used": facts.right_with_idle_tools,
+        f"wrong, {facts.most_tool_calls} tool calls": facts.wrong_with_most_tool_calls,
+    }
+    return pd.DataFrame({"reward": rewards_by_episode}).rename_axis("episode")
+
+
+def tabulate_theorem_on_networks(rows: pd.DataFrame) -> pd.DataFrame:
+    """What theorem 3.2 promises of a perfect imitation, measured on trained networks.
+
+    Args:
+        rows: Rows of the synthetic environment after one number of episodes.
+
+    Returns:
+        A row for each imitation: reward minus tau, and share of choices outside the elite, with intervals.
+    """
+    estimates_by_quantity = synthetic.estimate_floor(rows)
+    columns = {
+        quantity: stats.intervals(of_quantity)
+        for quantity, of_quantity in estimates_by_quantity.items()
+    }
+    return pd.DataFrame(columns).rename_axis("imitation")
+
+
+# The appendix: questions and instructions -----------------------------------------------------------------
+
+
+def tabulate_example_questions() -> pd.DataFrame:
+    """The first test question of each kind, with its answer and the benchmark that the kind stands in for."""
+    examples = []
+    for kind in KINDS:
+        (item,) = questions(kind.name, "test", 1)
+        examples.append(
+            {
+                "kind": kind.name,
+                "stands in for": kind.paper,
+                "for example": item.prompt,
+                "answer": item.reference,
+            }
+        )
+    return pd.DataFrame(examples)
+
+
+def select_first_policies(tests: pd.DataFrame, model: str) -> pd.DataFrame:
+    """Test episodes of the policies of ARC's first training, each on the kind of question that it learned from.
+
+    Args:
+        tests: Of `AgentConfigurationResults`.
+        model: Of the agents.
+
+    Returns:
+        The rows, whose `item` is the question itself.
+    """
+    of_first_training = (tests["method"] == "arc") & (tests["seed"] == 0)
+    on_learned_kind = (tests["only"] == tests["group"]) & (tests["model"] == model)
+    selected = tests[of_first_training & on_learned_kind]
+    return selected.assign(item=selected["prompt"])
+
+
+def tabulate_instruction_families(settings: ConfigurationSettings) -> pd.DataFrame:
+    """How many instructions each family of the library has, and how diverse and specific they are (Table 6).
+
+    Args:
+        settings: Of the lesson; they name the library and the encoder of the policies.
+    """
+    library = atoms.read_library(ROOT / settings.atoms)
+    encode = encoders.make_encoder(settings.encoder)
+    table = pd.DataFrame(atoms.measure_families(library, encode)).T
+    return table.astype({"atoms": int}).rename_axis("family")
+
+
 # The appendix: training -----------------------------------------------------------------------------
+
+
+def tabulate_elites(refined: pd.DataFrame) -> pd.DataFrame:
+    """What ARC's policies imitated, by kind of question, means over seeds.
+
+    Args:
+        refined: Of `AgentConfigurationResults`.
+
+    Returns:
+        A row for each kind: the threshold tau, the episodes of the elite, and their mean reward.
+    """
+    of_sft = refined[(refined["method"] == "arc") & (refined["how"] == "sft")]
+    means = of_sft.groupby("only", sort=False)[["tau", "elite", "reward"]].mean()
+    columns = {"elite": "episodes in the elite", "reward": "their mean reward"}
+    return means.rename(columns=columns).rename_axis("kind")
+
+
+def tabulate_theorem(checks: pd.DataFrame) -> pd.DataFrame:
+    """What theorem 3.2 promises, by how random rewards are, means over samples of episodes.
+
+    Args:
+        checks: Of `theorem_3_2.checks`.
+
+    Returns:
+        A row for each noise, with intervals; the columns are those of `THEOREM_LABELS`.
+    """
+    columns = {}
+    for quantity, label in THEOREM_LABELS.items():
+        columns[label] = stats.intervals(stats.mean(checks, quantity, "noise"))
+    return pd.DataFrame(columns)
+
+
+def collect_theorem_metrics(checks: pd.DataFrame) -> dict[str, pd.Series]:
+    """The two promises of theorem 3.2 as metrics `theorem.noise_PERCENT.margin` and `.outside`.
+
+    Args:
+        checks: Of `theorem_3_2.checks`.
+    """
+    metrics = {}
+    for quantity in ("margin", "outside"):
+        for noise, estimate in stats.mean(checks, quantity, "noise").iterrows():
+            metrics[f"theorem.noise_{100 * noise:.0f}.{quantity}"] = estimate
+    return metrics
 
 
 def draw_training(rows: pd.DataFrame) -> Figure:
@@ -350,6 +546,28 @@ def tabulate_objectives(rows: pd.DataFrame, labels: Mapping[str, str]) -> pd.Dat
     return accuracy.loc[in_order].astype(float).round(2).rename(index=labels)
 
 
+def tabulate_transfer_gaps(rows: pd.DataFrame) -> pd.DataFrame:
+    """Accuracy on one kind of question of what learned on another, minus that of what learned there.
+
+    Args:
+        rows: The results table.
+
+    Returns:
+        Estimates by pair of kinds, such as "chain to hops".
+    """
+    gaps = {}
+    for key, gap in estimates.estimate_transfer(rows).items():
+        source, target = _read_kinds(key)
+        gaps[f"{source} to {target}"] = gap
+    return pd.DataFrame(gaps).T.infer_objects()
+
+
+def _read_kinds(key: str) -> tuple[str, str]:
+    """The kind that was learned and the kind of the test, from a key such as transfer.chain.hops.gap."""
+    _, source, target, _ = key.split(".")
+    return source, target
+
+
 def tabulate_transfer(rows: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     """Table 3 of ARC: accuracy of a policy at home and on another kind, and how similar the kinds' questions are.
 
@@ -364,7 +582,7 @@ def tabulate_transfer(rows: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     similarities = {name: embeddings.measure_similarity(kinds, name) for name in names}
     table = {}
     for key, gap in gaps.items():
-        _, source, target, _ = key.split(".")
+        source, target = _read_kinds(key)
         entry = {
             "at home": home[source],
             "on the other kind": home[target] + gap["value"],
@@ -498,6 +716,28 @@ def list_encoders(names: Sequence[str]) -> list[str]:
         if family != "recorded" or recorded_vectors.get_path(model).is_file():
             present.append(name)
     return present
+
+
+def choose_similarity_encoders(settings: ConfigurationSettings) -> list[str]:
+    """The encoders that measure how similar two kinds of questions are: the policies' own, and the last that is here.
+
+    Args:
+        settings: Of the lesson.
+    """
+    names = [settings.encoder, *list_encoders(settings.encoders)[-1:]]
+    return list(dict.fromkeys(names))  # once, where they are the same
+
+
+def collect_encoder_scores(scores: pd.DataFrame) -> dict[str, float]:
+    """The overall score of each encoder as metrics `encoders.NAME.overall`.
+
+    Args:
+        scores: Of `embeddings.compare_encoders`.
+    """
+    metrics = {}
+    for name, overall in scores["overall"].items():
+        metrics[f"encoders.{make_key(name)}.overall"] = float(overall)
+    return metrics
 
 
 def make_key(name: str) -> str:

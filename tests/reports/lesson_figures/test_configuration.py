@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lib.agent_configuration import estimates, results
+from lib import config
+from lib.agent_configuration import action_space, estimates, results, rewards, synthetic_estimates
 from lib.agent_configuration.action_space import WORKFLOWS
 from lib.agent_configuration.questions import KINDS
 from lib.reports.lesson_figures import configuration as lesson_figures
@@ -169,3 +170,171 @@ def test_the_labels_of_training_questions_come_back_from_the_results_table():
     labels = results.read_labels(results.make_label_rows(tried))
     expected = embeddings.label_questions(tried)[labels.columns]
     pd.testing.assert_frame_equal(labels, expected, check_dtype=False)
+
+
+# The synthetic environment --------------------------------------------------------------------------
+
+
+def test_the_valid_structures_of_all_workflows_are_those_of_the_paper():
+    table = lesson_figures.tabulate_valid_choices()
+    assert list(table.index) == list(WORKFLOWS)
+    assert table.loc["direct", ["tools1", "tools2", "budget2"]].tolist() == [16, 1, 1]
+    assert table["valid structures"].sum() == action_space.valid() == 41_904
+
+
+def make_synthetic_rows() -> pd.DataFrame:
+    """Three environments with four questions each: every method lacks half a point more than the one before."""
+    methods = [
+        "optimum", synthetic_estimates.BEST_CONSTANT, synthetic_estimates.ONE_TAU, synthetic_estimates.TAU_PER_KIND,
+        "ARC without SFT", "ARC, no discount", "ARC without masks", "flat bandit", "flat autoregressive", "flat MDP",
+    ]  # fmt: skip
+    rows = []
+    for rank, method in enumerate(methods):
+        for seed in range(3):
+            for item in range(4):
+                reward = 5.0 - 0.5 * rank + 0.1 * item + 0.01 * seed * rank
+                rows.append(
+                    {
+                        "method": method, "seed": seed, "item": f"{seed}/{item}", "reward": reward,
+                        "drawn": reward - 1.0, "margin": reward - 4.5, "outside": 0.25,
+                    }
+                )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+@pytest.mark.parametrize("method", ["ARC without SFT", "ARC, no discount"])
+def test_each_version_of_arc_is_compared_with_the_baselines_that_differ_in_one_thing(method):
+    table = lesson_figures.tabulate_synthetic_differences(make_synthetic_rows(), method)
+    assert table.index.name == f"{method} minus"
+    assert table.loc["flat bandit", "verdict, likeliest choices"] == "holds"
+    assert table.loc["best constant", "verdict, likeliest choices"] == "does not hold"
+    assert table.loc["best constant", "sampled choices"] == ""  # it samples nothing
+    assert ("flat MDP" in table.index) == (method == "ARC without SFT")  # it has the discount
+
+
+def test_what_the_theorem_promises_has_a_row_for_each_imitation():
+    table = lesson_figures.tabulate_theorem_on_networks(make_synthetic_rows())
+    assert set(table.index) == set(synthetic_estimates.IMITATIONS)
+    assert table.loc[synthetic_estimates.ONE_TAU, "reward minus tau"].value == pytest.approx(-0.33)
+    assert table.loc[synthetic_estimates.ONE_TAU, "share outside the elite"].value == 0.25
+
+
+def test_the_gain_of_choosing_is_drawn_for_one_interaction_with_a_row_for_each_noise():
+    rows = []
+    for interaction in (0.5, 2.0):
+        for noise in (0.5, 1.0):
+            for seed in range(3):
+                gap = interaction + 0.1 * noise + 0.01 * seed
+                position = {"interaction": interaction, "noise": noise, "seed": seed}
+                rows.append(position | {"item": f"world {seed}", "gap": gap, "episodes": 128.0})
+    figure = lesson_figures.draw_gain_of_choosing(pd.DataFrame(rows), 2.0)
+    assert figure.get_suptitle().startswith("Interaction 2:")
+    assert "noise 0.5, headroom, in reward 2.06" in figure.alt_text
+    assert "noise 1, headroom, in reward 2.11" in figure.alt_text
+
+
+def test_the_rewards_of_extreme_episodes_stand_beside_their_descriptions():
+    facts = rewards.derive_reward_facts(rewards.Weights(), 8, 7, 36)
+    table = lesson_figures.tabulate_reward_facts(facts)
+    assert table.loc["right, one call, no tools", "reward"] == pytest.approx(4.98)
+    assert table.loc["wrong, 36 tool calls", "reward"] == facts.wrong_with_most_tool_calls
+
+
+# What notebooks call --------------------------------------------------------------------------------
+
+
+def test_methods_are_labelled_once_each():
+    settings = config.settings(profile="smoke")
+    labels = lesson_figures.label_methods(TESTS, settings)
+    assert list(labels) == list(TESTS["method"].unique())
+    assert labels["bandit"] == "flat bandit"
+
+
+def test_only_main_estimates_that_a_run_has_are_compared_with_the_recorded_run():
+    metrics = {"arc.gain": 1.0, "arc.accuracy": 0.5}
+    assert lesson_figures.select_main_estimates(metrics) == {"arc.gain": 1.0}
+
+
+def test_an_example_of_every_kind_of_question_is_shown_with_its_answer():
+    table = lesson_figures.tabulate_example_questions()
+    assert table["kind"].tolist() == [kind.name for kind in KINDS]
+    assert (table["answer"] != "").all() and table["for example"].is_unique
+
+
+def test_the_first_policies_are_those_of_one_seed_on_the_kind_that_they_learned_from():
+    columns = ["method", "seed", "only", "group", "model", "prompt"]
+    tests = pd.DataFrame(
+        [
+            ("arc", 0, "chain", "chain", "team", "1 + 1 = ?"),
+            ("arc", 0, "chain", "hops", "team", "another kind"),
+            ("arc", 1, "chain", "chain", "team", "another seed"),
+            ("arc", 0, "chain", "chain", "team-large", "another model"),
+            ("bandit", 0, "chain", "chain", "team", "another method"),
+        ],
+        columns=columns,
+    )
+    assert lesson_figures.select_first_policies(tests, "team")["item"].tolist() == ["1 + 1 = ?"]
+
+
+def test_every_family_of_instructions_is_counted():
+    table = lesson_figures.tabulate_instruction_families(
+        config.settings(profile="smoke").configuration
+    )
+    assert table["atoms"].sum() == 27
+    assert set(table.index) == {"base", *(kind.name for kind in KINDS)}
+
+
+def test_elites_are_those_of_sft_averaged_over_seeds():
+    refined = pd.DataFrame(
+        {
+            "method": ["arc", "arc", "arc", "bandit"], "how": ["sft", "sft", "dpo", "sft"], "only": "chain",
+            "tau": [3.0, 4.0, 9.0, 9.0], "elite": [10, 20, 90, 90], "reward": [5.0, 5.5, 9.0, 9.0],
+        }
+    )  # fmt: skip
+    table = lesson_figures.tabulate_elites(refined)
+    assert table.loc["chain"].tolist() == [3.5, 15.0, 5.25]
+
+
+def test_the_theorem_has_a_row_and_two_metrics_for_each_noise():
+    checks = pd.DataFrame(
+        [
+            {
+                "noise": noise, "seed": seed, "item": 0, "tau": 2.0, "after": 4.0 + 0.1 * seed,
+                "fresh": 4.0 - 3.0 * noise, "margin": 2.0 - 3.0 * noise, "outside": 0.0,
+            }
+            for noise in (0.0, 1.0)
+            for seed in range(3)
+        ]
+    )  # fmt: skip
+    table = lesson_figures.tabulate_theorem(checks)
+    assert table.loc[1.0, "that minus tau"].value == pytest.approx(-1.0)
+    metrics = lesson_figures.collect_theorem_metrics(checks)
+    assert metrics["theorem.noise_0.margin"]["value"] == pytest.approx(2.0)
+    assert set(metrics) == {
+        f"theorem.noise_{percent}.{quantity}"
+        for percent in (0, 100)
+        for quantity in ("margin", "outside")
+    }
+
+
+def test_transfer_is_named_by_both_kinds():
+    away = make_tests({"arc": 0.4}, {"arc": 3}).assign(style=results.OTHER)
+    away["only"] = np.where(away["group"] == "chain", "hops", "chain")
+    home = make_tests({"arc": 0.9}, {"arc": 3})
+    gaps = lesson_figures.tabulate_transfer_gaps(pd.concat([home, away], ignore_index=True))
+    assert gaps.loc["chain to hops", "value"] == pytest.approx(-0.5)
+    assert "hops to chain" in gaps.index
+
+
+def test_similarity_is_measured_by_the_encoder_of_the_policies_and_the_last_that_is_here():
+    settings = config.settings(profile="smoke").configuration
+    here = settings.model_copy(update={"encoders": ["hashing", "tfidf", "recorded:none"]})
+    assert lesson_figures.choose_similarity_encoders(here) == ["hashing", "tfidf"]
+    only_own = settings.model_copy(update={"encoders": ["hashing"]})
+    assert lesson_figures.choose_similarity_encoders(only_own) == ["hashing"]
+
+
+def test_the_score_of_each_encoder_becomes_a_metric():
+    scores = pd.DataFrame({"overall": [0.4]}, index=["recorded:all-MiniLM-L6-v2"])
+    expected = {"encoders.recorded_all-MiniLM-L6-v2.overall": 0.4}
+    assert lesson_figures.collect_encoder_scores(scores) == expected
