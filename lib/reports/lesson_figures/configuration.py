@@ -486,7 +486,8 @@ def draw_rewards_by_workflow(tried: pd.DataFrame) -> Figure:
         )
         options = {"cut": 0, "density_norm": "width", "inner": None, "linewidth": 0.6}
         if draw is sns.stripplot:
-            options = {"size": 3}
+            # Without jitter, which seaborn draws from a generator without a seed.
+            options = {"size": 3, "alpha": 0.5, "jitter": False}
         draw(
             of_kind,
             x="reward",
