@@ -20,7 +20,7 @@ MIN_PROBABILITY = 1e-4  # eps, Table 8
 
 
 class Conductor(nn.Module):
-    """A meta-policy: a categorical distribution over K rewards, given a hidden state.
+    """A meta-policy: a categorical distribution over K rewards, given a hidden state (MAESTRO, eq. 1).
 
     Attributes:
         floor: eps, the smallest probability of an action.
@@ -62,7 +62,7 @@ class Conductor(nn.Module):
 
     @property
     def tau(self) -> float:
-        """The temperature."""
+        """The temperature of eq. 1."""
         return float(self.log_tau.detach().exp())
 
     def forward(self, h: torch.Tensor) -> torch.Tensor:
@@ -108,20 +108,24 @@ def apply_floor(probabilities: torch.Tensor, floor: float) -> torch.Tensor:
 
 
 def sample_actions(probabilities: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
-    """Sample actions by inverting the cumulative distribution.
+    """Sample actions by inverting the cumulative distribution: the first action whose cumulative probability exceeds u.
 
     Args:
         probabilities: (..., K), rows sum to 1.
-        uniforms: (...,) uniform random numbers in [0, 1).
+        uniforms: (...,) uniform random numbers u in [0, 1).
 
     Returns:
-        (...,) indices.
+        (...,) indices of actions, from 0 to K - 1.
     """
-    # The first action whose cumulative probability exceeds u; in double precision, as 32 bits do not sum to 1.
+    # Double precision, and thresholds relative to the actual sum: in 32 bits probabilities do not sum to exactly 1.
     cumulative = probabilities.double().cumsum(-1)
-    thresholds = uniforms[..., None] * cumulative[..., -1:]
+    total = cumulative[..., -1:]
+    thresholds = uniforms[..., None] * total
+
+    # The index of the first action above the threshold is the number of actions that are not.
+    num_not_above = (cumulative <= thresholds).sum(-1)
     last_action = probabilities.shape[-1] - 1
-    return (cumulative <= thresholds).sum(-1).clamp(max=last_action)
+    return num_not_above.clamp(max=last_action)
 
 
 def compute_emphasis_weights(
@@ -129,10 +133,12 @@ def compute_emphasis_weights(
 ) -> torch.Tensor:
     """Compute the reward weights of rollouts: w(h, a) = (1 - kappa) pi(h) + kappa e_a.
 
+    The paper leaves open how the sampled emphasis changes the weights; this is our choice.
+
     Args:
         probabilities: (..., K) pi(h).
-        action: (...,) sampled emphases a.
-        kappa: How much the sampled emphasis counts: 0 for pi alone, 1 for one-hot weights.
+        action: (...,) sampled emphases a: the index of the reward whose weight is raised.
+        kappa: How much the sampled emphasis counts: 0 for pi alone, 1 for one-hot weights e_a.
 
     Returns:
         (..., K) weights, rows sum to 1.
