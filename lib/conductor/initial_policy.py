@@ -1,9 +1,11 @@
-"""The initial policy of every seed: the released policy, fine-tuned on typical replies.
+"""The initial policy of every seed, which all variants of that seed are trained from.
 
-The released policy is right and in form so often that even the verifier has little to reward. So every seed starts from
-a policy of its own: supervised updates on training items with the replies of `lib.conductor.typical_replies`, of which
-many are wrong, some break the form and some never end. It knows the right way and the wrong ones, and takes any of them
-at random: rewards can tell it which.
+It is the released policy, a language model of the lab, fine-tuned on typical replies.
+
+The released policy is right and well-formed so often that even the verifier has little to reward. So every seed starts
+from a policy of its own: supervised updates on training items with the replies of `lib.conductor.typical_replies`, of
+which many are wrong, some break the required form and some never end. It knows the right way and the wrong ones, and
+takes any of them at random: rewards can tell it which.
 
 Its items belong to the policy's part of the training split, which neither the reward model nor a test uses.
 """
@@ -30,7 +32,10 @@ VERSION = 2  # of what an initial policy learns, and how
 
 
 def list_versions() -> dict[str, int]:
-    """The VERSIONs of the code that decides the weights of an initial policy."""
+    """List the VERSIONs of the code that decides the weights of an initial policy.
+
+    They are part of the key of its job: where one is raised, the policy is trained anew.
+    """
     return {
         "random streams": seeds.VERSION,
         "tasks": tasks.VERSION,
@@ -45,7 +50,7 @@ def list_versions() -> dict[str, int]:
 
 
 def list_lab_models(params: Params) -> list[str]:
-    """The lab models that are needed: the released policy, and the judge where it is one."""
+    """List the names of the lab models that the experiment needs: the released policy, and a judge of the lab."""
     settings = params.conductor
     judge = params.llm.models[settings.judge]
     names = [settings.policy]
@@ -55,33 +60,42 @@ def list_lab_models(params: Params) -> list[str]:
 
 
 def make_job(settings: InitialPolicySettings, policy: Path, seed: int) -> sweep.Job:
-    """The job that makes the initial policy of a seed.
+    """Describe the job that fine-tunes the initial policy of a seed; `run_job` does it.
 
     Args:
         settings: Of the fine-tuning.
         policy: Folder of the released policy.
-        seed: Of its items and their replies.
+        seed: Selects the training items and the replies to them.
+
+    Returns:
+        The job. Its key is a hash of everything that decides the trained weights, so that it runs once, and again only
+        where one of these changes.
     """
+    released_weights = policy / "model.safetensors"
     decided_by = {
         "job": "initial policy",
         "initial_policy": settings.model_dump(),
         "seed": seed,
-        "policy": artifacts.sha256_file(policy / "model.safetensors"),
+        # The content of the file: another policy in the same folder makes another job.
+        "policy": artifacts.sha256_file(released_weights),
         "versions": list_versions(),
-        "libraries": {module.__name__: module.__version__ for module in (torch, transformers)},
+        "libraries": {
+            "torch": torch.__version__,
+            "transformers": transformers.__version__,
+        },
     }
     return sweep.Job(f"initial-policy/seed-{seed}", decided_by)
 
 
 def run_job(run: JobRun, policy: str) -> dict[str, float]:
-    """Fine-tune the policy, and leave it in the job's folder `model`.
+    """Fine-tune the released policy, and write the result to the folder `model` of the job.
 
     Args:
-        run: A job of `make_job`.
+        run: Of a job of `make_job`.
         policy: Folder of the released policy.
 
     Returns:
-        The loss of the last update, nats per token.
+        loss: Of the last update, in nats per token.
     """
     use_one_thread()
     settings = run.read_section("initial_policy", InitialPolicySettings)
@@ -92,14 +106,14 @@ def run_job(run: JobRun, policy: str) -> dict[str, float]:
 
 
 def write_examples(settings: InitialPolicySettings, seed: int) -> list[tuple[Item, str]]:
-    """Write the replies that an initial policy learns.
+    """Draw training items, and write a typical reply to each of them.
 
     Args:
-        settings: How many, and with which probabilities they are wrong, long or malformed.
+        settings: How many items, and with which probabilities a reply is wrong, long or malformed.
         seed: Of items and replies.
 
     Returns:
-        Items with a reply each.
+        Pairs of an item and the reply that the policy learns to give.
     """
     # One stream for all replies of a seed, so that two seeds make different errors.
     rng = seeds.rng("conductor", "start", seed=seed)
@@ -110,30 +124,33 @@ def write_examples(settings: InitialPolicySettings, seed: int) -> list[tuple[Ite
 def fine_tune(
     model: LlamaForCausalLM, examples: list[tuple[Item, str]], settings: InitialPolicySettings
 ) -> float:
-    """One pass of supervised updates, at a learning rate that falls to 0.
+    """Train a policy on example replies: one supervised pass, at a learning rate that falls linearly to 0.
 
     Args:
-        model: Changed in place.
-        examples: Of `write_examples`.
+        model: The policy; changed in place.
+        examples: Items and replies, of `write_examples`.
         settings: Batch size and first learning rate.
 
     Returns:
-        The last loss, nats per token of the replies.
+        The loss of the last batch, in nats per token of its replies.
     """
+    # Question and reply of every example as one dialogue.
     dialogues = []
     for item, reply in examples:
         messages = [*write_question(item), {"role": "assistant", "content": reply}]
         dialogues.append(tokenize_dialogue(messages))
+
     optimizer = torch.optim.AdamW(model.parameters(), lr=settings.learning_rate)
     for first in range(0, len(dialogues), settings.batch):
-        ids, targets = collate(dialogues[first : first + settings.batch])
-        # (batch, T - 1, d): the state at token t predicts token t + 1.
-        hidden = model.model(input_ids=ids).last_hidden_state[:, :-1]
+        # Cross-entropy of the tokens of the replies. The state at token t predicts token t + 1.
+        ids, targets = collate(dialogues[first : first + settings.batch])  # (batch, tokens)
+        hidden = model.model(input_ids=ids).last_hidden_state[:, :-1]  # (batch, tokens - 1, width)
         next_tokens = targets[:, 1:]
         is_reply = next_tokens >= 0  # the logits of other tokens are not needed
         loss = cross_entropy(model.lm_head(hidden[is_reply]), next_tokens[is_reply])
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+
         # Linear decay, so that the last batches do not decide which errors the policy makes.
         optimizer.param_groups[0]["lr"] = settings.learning_rate * (1 - first / len(dialogues))
         optimizer.step()

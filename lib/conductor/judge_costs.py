@@ -1,4 +1,8 @@
-"""What a judge may cost, for the terminal before it is asked: as a reward in training, and as a voter afterwards."""
+"""What a language model as judge may cost, for the terminal before it is asked.
+
+It is asked in two ways: for a grade of every reply, which is a reward in training (`announce_grades`), and afterwards
+for votes on replies of two policies (`announce_votes`).
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from lib.llm.event_loop import run_coroutine
 from lib.llm.open_models import ChatModels
 from lib.llm.token_counts import count_bytes, estimate_tokens
 
-QUESTION_TOKENS = 64  # of a lab question, more than any has
+QUESTION_TOKENS = 64  # more than any question of the lab has
 
 
 def announce_grades(
@@ -21,29 +25,38 @@ def announce_grades(
     num_prompts: int,
     question_tokens: int = QUESTION_TOKENS,
 ) -> str:
-    """Say what grades of replies may cost that are yet to be written.
+    """Say, before a training, what it may cost at most that a judge grades every reply.
+
+    The replies are not written yet, so every call is counted at its largest size.
 
     Args:
-        llm: The judge's prices, and the spending limit.
-        settings: Epochs, replies per prompt and their limit.
-        judge: Its name in llm.models.
-        num_prompts: Of all trainings together.
-        question_tokens: Of a prompt.
+        llm: Prices of the models, and the spending limit.
+        settings: Of the training: its epochs, replies per prompt and tokens per reply are read.
+        judge: Name of the judge in llm.models.
+        num_prompts: Training prompts whose replies are graded, of all trainings together.
+        question_tokens: Of a prompt, at most.
 
     Returns:
-        One line; "" where the judge is no endpoint or grades nothing. Each reply is graded TRIES times where no number
-        can be read.
+        One line for the terminal; "" where nothing is paid: the judge is no endpoint, or it grades nothing.
     """
     if not num_prompts or not asks_endpoint(llm, [judge]):
         return ""
+
+    # A judge whose reply holds no number is asked again, TRIES times in all.
     grpo = settings.grpo
-    calls = TRIES * num_prompts * grpo.epochs * grpo.generations
-    (frame,) = write_grading_prompt("", "", "")
-    # The judge reads question, reference and reply.
-    tokens_in = estimate_tokens(count_bytes(frame["content"]))
-    tokens_in += question_tokens + 2 * grpo.max_tokens
-    max_tokens = llm.models[judge].max_tokens
-    planned = PlannedCalls(judge, calls, calls * tokens_in, calls * max_tokens)
+    num_replies = num_prompts * grpo.epochs * grpo.generations
+    num_calls = TRIES * num_replies
+
+    # In one call the judge reads its instruction, the question, the reference and the reply.
+    (instruction,) = write_grading_prompt("", "", "")
+    instruction_tokens = estimate_tokens(count_bytes(instruction["content"]))
+    # The reference is taken to be as long as a reply may become.
+    tokens_in_per_call = instruction_tokens + question_tokens + 2 * grpo.max_tokens
+    tokens_out_per_call = llm.models[judge].max_tokens
+
+    planned = PlannedCalls(
+        judge, num_calls, num_calls * tokens_in_per_call, num_calls * tokens_out_per_call
+    )
     return f"judge as reward: {announce_costs(llm, [planned])}"
 
 
@@ -56,22 +69,26 @@ def announce_votes(
     answers: Sequence[str],
     baselines: Sequence[str],
 ) -> str:
-    """Say what votes on two replies to each question may cost: on each of them, and between them.
+    """Say what it may cost at most that a judge votes on two replies to each question.
+
+    It is asked of either reply whether it is good, and which of the two is better.
 
     Args:
-        llm: The judge's prices, and the spending limit.
-        judge: Its name in llm.models.
-        open_judge: Opens it, so that its recorded replies are known.
-        questions: What was asked.
+        llm: Prices of the models, and the spending limit.
+        judge: Name of the judge in llm.models.
+        open_judge: Opens the judge with its recorded replies, for which nothing is paid.
+        questions: One per pair of replies.
         references: The right answers.
-        answers: The replies.
-        baselines: The other replies.
+        answers: The first reply of each pair.
+        baselines: The second reply of each pair.
 
     Returns:
-        One line; "" where the judge is no endpoint.
+        One line for the terminal; "" where the judge is no endpoint.
     """
     if not asks_endpoint(llm, [judge]):
         return ""
+
+    # Three requests a pair: on the first reply, on the second, and between them.
     requests = []
     for question, reference, answer, baseline in zip(
         questions, references, answers, baselines, strict=True
@@ -79,6 +96,8 @@ def announce_votes(
         requests += make_vote_requests(question, reference, answer)
         requests += make_vote_requests(question, reference, baseline)
         requests += make_vote_requests(question, reference, answer, baseline)
+
+    # Requests whose replies are recorded are deducted.
     models = open_judge()
     planned = plan_requests(models[judge], requests)
     run_coroutine(models.aclose())

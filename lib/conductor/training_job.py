@@ -1,4 +1,9 @@
-"""What a job of the experiment does: train one variant under one seed, test it, write its tables."""
+"""What a job of the experiment does: train one variant under one seed, test it, write its tables.
+
+A variant is one method of the comparison (`lib.conductor.variants`): a policy that is only prompted, one that is
+fine-tuned on the references, or one trained by GRPO under some weighting of the rewards. Which settings a job is handed
+is decided in `lib.conductor.jobs`.
+"""
 
 import shutil
 from functools import cached_property, partial
@@ -33,14 +38,21 @@ from lib.llm.open_models import open_models
 from lib.tasks import Item
 
 RECORDING = "conductor"  # name of the judge's recording and of its spending limit
-Trained = tuple[PreTrainedModel, Weighting | None, dict[str, float]]  # and the timings
+# The policy, what weighed its rewards (None where nothing did), and the timings of its training.
+Trained = tuple[PreTrainedModel, Weighting | None, dict[str, float]]
 
 
 def run_job(run: JobRun) -> dict[str, float]:
-    """Train one variant under one seed and test it; leaves the tables items, components and rollouts.
+    """Train one variant under one seed and test it.
+
+    The job's folder then has the tables `items` (scores of test items), `components` (what the rewards measure on the
+    first reply to each) and, after GRPO, `rollouts` (of the training).
+
+    Args:
+        run: Of a job of `jobs.make_jobs`.
 
     Returns:
-        Timings of the training.
+        Timings of the training by name; empty where there was no GRPO.
     """
     use_one_thread()
     with silence_libraries():
@@ -48,7 +60,23 @@ def run_job(run: JobRun) -> dict[str, float]:
 
 
 class TrainingJob:
-    """One policy in training and in tests, from no more settings than its job was handed."""
+    """The training and the test of one policy.
+
+    All settings are read from the job, because only what stands there is part of its key.
+
+    Attributes:
+        run: The job with its folders.
+        seed: Of the training.
+        settings: The section `conductor`, as far as the job reads it.
+        grpo: Settings of GRPO, as far as the job reads them.
+        variant: The method.
+        judge_settings: Name and description of the judge; None where no judge is asked.
+        head: Settings of the Conductor; None for variants without one.
+        layer: Of the policy's hidden states that the Conductor reads.
+        head_input: What those states hold, as of `policy_readout.read_rollouts`.
+        initial_policy: Folder of the policy that the training starts from.
+        preference: The reward model.
+    """
 
     def __init__(self, run: JobRun) -> None:
         """Read the settings, and load the reward model.
@@ -74,21 +102,28 @@ class TrainingJob:
 
     @cached_property
     def training_items(self) -> list[Item]:
-        """The items that are learned from."""
+        """The items whose prompts and references the policy is trained on."""
         settings = self.settings
         return data.draw_items(
             "train", settings.prompts, self.seed, settings.categories, learner="policy"
         )
 
     def train_and_test(self) -> dict[str, float]:
-        """Train, test, and write the tables."""
-        train = {
+        """Train, test, and write the tables.
+
+        Returns:
+            Timings of the training by name.
+        """
+        train_functions = {
             "prompt": self._load_initial_policy,
             "sft": self._train_sft,
             "grpo": self._train_grpo,
-        }[self.variant.kind]
+        }
+        train = train_functions[self.variant.kind]
         model, weighting, timings = train()
         self._test(model.eval(), weighting)
+
+        # The Conductor's policy answers a reader's own items; of the others only the tables are kept.
         if self.variant.name == variants.CONDUCTOR.name:
             checkpoints.save(model, self.run.folder / "model")
         shutil.rmtree(self.run.folder / "training", ignore_errors=True)
@@ -97,19 +132,26 @@ class TrainingJob:
     # Training -------------------------------------------------------------------------------------
 
     def _load_initial_policy(self) -> Trained:
+        """Train nothing: the initial policy itself is tested."""
         return checkpoints.load(self.initial_policy), None, {}
 
     def _train_sft(self) -> Trained:
-        """Supervised on the references, with as many updates and examples as GRPO has rollouts."""
+        """Fine-tune the initial policy on the reference solutions, with as many examples and updates as GRPO has.
+
+        Returns:
+            The policy; no weighting, no timings.
+        """
+        # Imported here: TRL takes seconds.
         from transformers import AutoTokenizer
         from trl import SFTConfig, SFTTrainer
 
+        # One example per item. GRPO samples G replies per item and epoch, so here are G times as many epochs.
         grpo = self.grpo
-        # As many examples as GRPO has rollouts: every item comes G times in the epochs below.
         rows = []
         for item in self.training_items:
             completion = [{"role": "assistant", "content": item.solution}]
             rows.append({"prompt": write_question(item), "completion": completion})
+
         arguments = SFTConfig(
             output_dir=str(self.run.folder / "training"),
             num_train_epochs=grpo.epochs * grpo.generations,
@@ -125,6 +167,8 @@ class TrainingJob:
             logging_strategy="no",
             max_length=None,
         )
+
+        # The job's progress line replaces that of transformers.
         trainer = SFTTrainer(
             self.initial_policy,
             arguments,
@@ -139,17 +183,24 @@ class TrainingJob:
         return trainer.model, None, {}
 
     def _train_grpo(self) -> Trained:
-        """GRPO under the variant's weighting."""
+        """Train the initial policy by GRPO under the variant's weighting, and write the table `rollouts`.
+
+        Returns:
+            The policy; what weighed its rewards; timings, and in how many replies of the judge no grade could be read.
+        """
+        # Imported here: TRL takes seconds.
         from transformers import AutoTokenizer
 
         from lib.conductor.trainer import ConductorTrainer, make_grpo_config
 
+        # What weighs the rewards, and the judge where the variant asks one.
         grpo = self.grpo
         width = checkpoints.load(self.initial_policy).config.hidden_size
         weighting = variants.make_weighting(
             self.variant, self.head, width, grpo.generations, self.seed
         )
         judge = self._open_judge() if self.judge_settings else None
+
         trainer = ConductorTrainer(
             self.initial_policy,
             # On the processor: there the generation engine of the lab models runs.
@@ -174,12 +225,21 @@ class TrainingJob:
         )
         trainer.remove_callback(PrinterCallback)
         trainer.train_or_resume()
+
         self.run.write_table("rollouts", trainer.rollouts)
         num_unparsed = judge.num_unparsed if judge is not None else 0
         return trainer.model, weighting, trainer.timings | {"num_unparsed": num_unparsed}
 
     def _list_extra_rewards(self, judge: JudgeReward | None) -> dict[str, RewardFunction]:
-        """Rewards beside the five: the verifier's score, which only the oracle is rewarded with, and the variant's."""
+        """List what is measured on every rollout beside the five rewards.
+
+        Args:
+            judge: None where no judge is asked.
+
+        Returns:
+            Reward functions by name. quality: the verifier's score, which only the oracle is trained with; anchor: what
+            an anchored Conductor learns from; judge: the judge's grade, where it rewards the policy.
+        """
         extra: dict[str, RewardFunction] = {"quality": self._score_with_verifier}
         if self.head is not None and self.head.anchor != "none":
             anchor = partial(self._score_anchor, judge)
@@ -190,7 +250,7 @@ class TrainingJob:
         return extra
 
     def _score_with_verifier(self, completions, row, **_) -> list[float]:
-        """The verifier's scores; `row` numbers the training items."""
+        """Score replies with the verifier; called by TRL, where `row` has the number of each reply's training item."""
         replies = map(get_completion_text, completions)
         return [
             tasks.score_reply(self.training_items[i], reply)
@@ -198,6 +258,7 @@ class TrainingJob:
         ]
 
     def _open_judge(self) -> JudgeReward:
+        """Make the judge a reward; its model is opened anew for every batch of replies."""
         context = self.run.context
         name = self.judge_settings["name"]
         open_judge = partial(
@@ -209,18 +270,34 @@ class TrainingJob:
             context.cassettes,
             sweep.count_workers(context.workers),
             open_local(context.models),
-            watches={name: FailureWatch(name)},  # shared by the batches, each of which opens it
+            watches={
+                name: FailureWatch(name)
+            },  # one for all batches: it counts failures of the whole training
         )
         return JudgeReward(open_judge, name, self.settings.rewards.require_thought, self.seed)
 
     def _score_anchor(
         self, judge: JudgeReward | None, prompts, completions, reference, row, **_
     ) -> list[float]:
-        """Scores of the replies to verified prompts, by the judge or a verifier with errors; 0 for all others."""
+        """Measure the quality that an anchored Conductor learns from; called by TRL.
+
+        Args:
+            judge: Who scores the replies; None for the verifier, with the errors of `head.verifier_error_rate`.
+            prompts: Of the replies.
+            completions: The replies, B of them.
+            reference: The right answer to each prompt.
+            row: Number of each prompt's training item.
+
+        Returns:
+            B scores; 0 for replies to prompts that are not verified, which nobody is asked about.
+        """
+        # A fixed fraction of the prompts is verified, the same ones in every step.
         stream = make_verified_mask_stream([self.seed])
         fraction = self.head.verified_fraction
-        is_verified = select_verified(stream, torch.tensor(row), fraction).tolist()
-        verified = [i for i, verified in enumerate(is_verified) if verified]
+        mask = select_verified(stream, torch.tensor(row), fraction).tolist()
+        verified = [i for i, is_verified in enumerate(mask) if is_verified]
+
+        # Only replies to those are scored: a judge costs money.
         if judge is None:
             replies = [get_completion_text(completions[i]) for i in verified]
             verified_scores = [
@@ -235,35 +312,54 @@ class TrainingJob:
             )
         else:
             verified_scores = []
-        # Replies to other prompts get 0 and are masked out in the head's reward.
+
+        # Replies to other prompts get 0, and `AnchoredWeighting` leaves them out.
         scores = [0.0] * len(row)
         for i, score in zip(verified, verified_scores, strict=True):
             scores[i] = score
         return scores
 
     def _verify_with_errors(self, row: int, reply: str) -> float:
-        """The verifier's score, reversed for a fraction of the replies, always the same ones."""
+        """Score a reply with a verifier that is wrong about some replies, whenever it sees them.
+
+        Args:
+            row: Number of the training item.
+            reply: The text.
+
+        Returns:
+            The verifier's score; 1 minus it for a fraction `head.verifier_error_rate` of the replies.
+        """
         score = tasks.score_reply(self.training_items[row], reply)
+        # The random number depends on item and text alone, so that the same reply gets the same score again.
         key = seeds.key("conductor", "errs", row, reply, seed=self.seed)
-        errs = seeds.uniform(key, 0) < self.head.verifier_error_rate
-        return 1 - score if errs else score
+        is_wrong = seeds.uniform(key, 0) < self.head.verifier_error_rate
+        if is_wrong:
+            return 1 - score
+        return score
 
     # Tests ----------------------------------------------------------------------------------------
 
     def _test(self, model: PreTrainedModel, weighting: Weighting | None) -> None:
-        """Sample and score replies to the items of every split, and write the tables items and components."""
+        """Test the policy on every split of the job, and write the tables `items` and `components`.
+
+        Args:
+            model: The policy.
+            weighting: Of its training, whose weights are measured on test replies too; None where there was none.
+        """
         settings, grpo = self.settings, self.grpo
         sampling = SamplingSettings(
             settings.samples, grpo.temperature, grpo.max_tokens, self.variant.prefix
         )
         item_tables, reply_tables = [], []
         for split in self.run.settings["splits"]:
+            # Several replies to every item, scored by the verifier.
             num_items = len(settings.categories) * settings.test_items
             items = data.draw_items(split, num_items, categories=settings.categories)
             replies = evaluation.sample_replies(model, items, sampling, self.seed)
             scores = evaluation.score_items(replies, settings.samples)
             item_tables.append(scores.assign(split=split))
 
+            # What the rewards measure, on the first reply to each item.
             first_replies = replies[:: settings.samples]
             measured = evaluation.measure_rewards(
                 model,
@@ -280,5 +376,5 @@ class TrainingJob:
 
 
 def describe_job(job: sweep.Job) -> dict[str, Any]:
-    """Method and seed of a job, for tables."""
+    """Name the method and the seed of a job, for tables."""
     return {"method": job.settings["variant"]["name"], "seed": job.settings["seed"]}

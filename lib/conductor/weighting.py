@@ -1,7 +1,8 @@
 """Weightings: what decides how much each reward counts for a rollout. Fixed weights, random ones, or the Conductor.
 
-A weighting is called once per GRPO step, with the hidden states at the ends of all rollouts. Afterwards it learns what
-advantages followed from its weights. Only the Conductor (`lib.conductor.meta_policy_training`) uses that.
+A policy is trained with the weighted sum of several rewards, R = sum_k w_k r_k. A weighting is called once per GRPO
+step, with the hidden states at the ends of all rollouts, and returns w. Afterwards it is handed the advantages that
+followed from its weights; only the Conductor (`lib.conductor.meta_policy_training`) learns from them.
 
 Letters of shapes: B rollouts of a step, d width of a state, K rewards.
 """
@@ -24,9 +25,9 @@ class RolloutOutcomes:
 
     Attributes:
         advantage: (..., B) group-relative advantages that the policy is trained with.
-        rewards: (..., B, K) normalised rewards, in the order of `Weighting.names`.
-        quality: (..., B) verified quality; None where nothing is verified.
-        prompt: (..., B) numbers of the prompts.
+        rewards: (..., B, K) rewards as they are weighted, in the order of `Weighting.names`.
+        quality: (..., B) what a verifier or judge says that the replies are worth; None where none is asked.
+        prompt: (..., B) number of each rollout's prompt in the training data.
     """
 
     advantage: torch.Tensor
@@ -36,11 +37,11 @@ class RolloutOutcomes:
 
 
 class Weighting:
-    """The interface, and the default of a weighting that does not learn.
+    """The interface of all weightings; its defaults are those of one that samples and learns nothing.
 
     Attributes:
-        names: Rewards that the weights are for, in the order of the weights.
-        centred: Whether each reward's group mean is subtracted before it is weighted.
+        names: The rewards that are weighted, in the order of the weights.
+        centred: Whether each reward's mean in its group (the rollouts of one prompt) is subtracted before weighting.
     """
 
     names: tuple[str, ...] = COMPONENTS
@@ -49,23 +50,31 @@ class Weighting:
     def weigh_rollouts(
         self, h: torch.Tensor, step: int
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Weights of one training step.
+        """Weigh the rewards of one training step. The default samples nothing: these are the mean weights.
 
         Args:
-            h: (B, d) hidden states.
+            h: (..., B, d) hidden states at the ends of the rollouts.
             step: Number of the GRPO step; it selects the random numbers.
 
         Returns:
-            (B, K) weights, and (B,) sampled emphases, None where none are sampled.
+            (..., B, K) weights; and (..., B) the emphasis of each rollout, the index of the reward whose weight was
+            raised by chance, or None for weightings that sample none.
         """
         return self.compute_mean_weights(h), None
 
     def compute_mean_weights(self, h: torch.Tensor) -> torch.Tensor:
-        """Weights (B, K) outside training, where nothing is sampled."""
+        """Compute the weights outside training, where nothing is sampled.
+
+        Args:
+            h: (..., B, d) hidden states at the ends of the rollouts.
+
+        Returns:
+            (..., B, K) weights.
+        """
         raise NotImplementedError
 
     def learn(self, outcomes: RolloutOutcomes) -> None:
-        """Learn from the outcomes of the last `weigh_rollouts`. The default learns nothing."""
+        """Learn from what followed from the weights of the last `weigh_rollouts`. The default learns nothing."""
 
     def finish_step(self) -> None:
         """Called after the policy's own update."""
@@ -79,7 +88,11 @@ class Weighting:
 
 
 class FixedWeighting(Weighting):
-    """The same weights for every rollout: static scalarisation."""
+    """The same weights for every rollout: static scalarisation.
+
+    Attributes:
+        weights: (K,) in the order of `names`.
+    """
 
     def __init__(self, weights: Mapping[str, float]) -> None:
         """Keep the weights.
@@ -96,6 +109,7 @@ class FixedWeighting(Weighting):
         self.weights = torch.tensor([float(weight) for weight in weights.values()])
 
     def compute_mean_weights(self, h: torch.Tensor) -> torch.Tensor:
+        # (K,) to (..., B, K)
         return self.weights.to(h.device).expand(*h.shape[:-1], -1)
 
 
@@ -107,19 +121,37 @@ class RandomWeighting(Weighting):
     """
 
     def __init__(self, seed: int) -> None:
+        """Name the stream of random numbers.
+
+        Args:
+            seed: Of the weights.
+        """
         self.stream = seeds.key("conductor", "random weights", seed=seed)
 
     def weigh_rollouts(self, h: torch.Tensor, step: int) -> tuple[torch.Tensor, None]:
-        num_rollouts, num_rewards = h.shape[-2], len(self.names)
-        first = step * num_rollouts * num_rewards
-        # (B, K) random numbers, no two of a training the same.
-        counters = first + np.arange(num_rollouts * num_rewards).reshape(num_rollouts, num_rewards)
+        """Sample weights for every rollout of a step.
+
+        Args:
+            h: (..., B, d) hidden states; only their shape is read.
+            step: Number of the GRPO step; it selects the random numbers.
+
+        Returns:
+            (..., B, K) weights, rows sum to 1; and None, as no reward is emphasised.
+        """
+        num_rollouts = h.shape[-2]
+        num_rewards = len(self.names)
+
+        # Uniform random numbers, (..., B, K): the stream is read on from where the last step ended.
+        numbers_per_step = num_rollouts * num_rewards
+        positions = step * numbers_per_step + np.arange(numbers_per_step)
+        uniforms = seeds.uniform(self.stream, positions.reshape(num_rollouts, num_rewards))
+
         # Exponential variables divided by their sum are Dirichlet(1, ..., 1), uniform on the simplex.
-        exponentials = -np.log1p(-seeds.uniform(self.stream, counters))
+        exponentials = -np.log1p(-uniforms)
         weights = exponentials / exponentials.sum(-1, keepdims=True)
         return torch.from_numpy(weights).to(h), None
 
     def compute_mean_weights(self, h: torch.Tensor) -> torch.Tensor:
         num_rewards = len(self.names)
-        # The mean of Dirichlet(1, ..., 1), which is Equal.
+        # The mean of Dirichlet(1, ..., 1): all rewards count alike.
         return h.new_full((*h.shape[:-1], num_rewards), 1 / num_rewards)
