@@ -5,6 +5,9 @@ an easy one that most replies get, and four proxies. Proxy c agrees with quality
 `matching_agreement`); the other three agree less there (`other_agreement`). The best reply of every prompt is found by
 enumeration. Left out: tokens; a reply is one decision.
 
+A policy has a weight vector theta_c per category c and chooses reply x with probability softmax(theta_c . x). The state
+that a Conductor reads is the category, one-hot, and x.
+
 All seeds of all settings stand in one tensor. Letters of shapes: W settings, S seeds, C categories, N prompts of a
 step, G rollouts of a prompt, M candidates of a prompt, D features of a reply, P proxies, K rewards.
 """
@@ -96,7 +99,7 @@ class BatchedEnvironments:
         num_seeds: int,
         split: str = "test",
     ) -> None:
-        """Draw the directions of quality, proxies and judge.
+        """Draw the directions in feature space along which quality, proxies and judge measure a reply.
 
         Args:
             settings: Sizes of the environment.
@@ -111,25 +114,31 @@ class BatchedEnvironments:
         self.seed_names = [seed for _ in reward_settings for seed in range(num_seeds)]
         self.width = settings.categories + settings.features
 
-        # Directions orthogonal to quality, one for each proxy and one for the judge.
+        # u is the direction of quality.
         num_proxies = len(PROXIES)
         shape = num_seeds, settings.categories
         u = _normalize(self._draw_normals("quality", *shape, settings.features))  # (S, C, D)
+
+        # v are directions orthogonal to it, one for each proxy and one for the judge.
         raw = self._draw_normals("proxies", *shape, num_proxies + 1, settings.features)
         along_quality = (raw * u[:, :, None]).sum(-1, keepdim=True) * u[:, :, None]
-        orthogonal = _normalize(raw - along_quality)  # (S, C, P + 1, D)
+        v = _normalize(raw - along_quality)  # (S, C, P + 1, D)
 
-        # A proxy with correlation rho is rho u + sqrt(1 - rho^2) v with v orthogonal to u.
+        # A proxy with correlation rho is rho u + sqrt(1 - rho^2) v.
         agreements = [_list_agreements(setting, settings.categories) for setting in reward_settings]
         rho = torch.stack(agreements)[:, None, :, :, None]  # (W, 1, C, P, 1)
         proxies = rho * u[None, :, :, None]
-        proxies = proxies + (1 - rho**2).sqrt() * orthogonal[None, :, :, :num_proxies]
+        proxies = proxies + (1 - rho**2).sqrt() * v[None, :, :, :num_proxies]  # (W, S, C, P, D)
         self.proxy_directions = proxies.flatten(0, 1)
         self.quality_directions = self.repeat_over_settings(u)
-        judge = JUDGE_AGREEMENT * u + (1 - JUDGE_AGREEMENT**2) ** 0.5 * orthogonal[:, :, -1]
+
+        # The judge is made like a proxy, from the last of the orthogonal directions.
+        judge = JUDGE_AGREEMENT * u + (1 - JUDGE_AGREEMENT**2) ** 0.5 * v[:, :, -1]
         self.judge_directions = self.repeat_over_settings(judge)
 
-        noise, easy_fraction = [], []
+        # One number per row of the W * S environments.
+        noise = []
+        easy_fraction = []
         for setting in reward_settings:
             noise += [setting.noise] * num_seeds
             easy_fraction += [setting.easy_fraction] * num_seeds
@@ -137,11 +146,12 @@ class BatchedEnvironments:
         self.easy_fraction = torch.tensor(easy_fraction)[:, None, None]
 
     def _draw_normals(self, name: str, *shape: int) -> torch.Tensor:
+        """Draw standard normal numbers from the stream of this name."""
         normals = seeds.rng(STREAM, self.split, name).standard_normal(shape)
         return torch.from_numpy(normals).float()
 
     def repeat_over_settings(self, values: torch.Tensor) -> torch.Tensor:
-        """(S, ...) to (W * S, ...): every setting has the same."""
+        """Repeat (S, ...) to (W * S, ...): every setting has the same."""
         return values.repeat(len(self.reward_settings), *[1] * (values.ndim - 1))
 
     def roll_out(
@@ -154,6 +164,9 @@ class BatchedEnvironments:
             step: Number of the step; it selects the random numbers.
             head_input: What h holds, as of `make_states`.
             checker: Who says what quality is: `verifier`, `verifier with errors` or `judge`.
+
+        Returns:
+            The replies of N prompts, G each, with their log-probabilities, rewards and quality.
         """
         s = self.settings
         draws = self._draw_step(step)
@@ -165,8 +178,8 @@ class BatchedEnvironments:
         log_probs = logits.log_softmax(-1)
         probabilities = log_probs.detach().exp()[:, :, None].expand(-1, -1, s.group, -1)
         choice = sample_actions(probabilities, draws["choice"])  # (W S, N, G)
-        index = choice[..., None].expand(-1, -1, -1, s.features)
-        x = draws["candidates"].gather(2, index)  # (W S, N, G, D)
+        feature_index = choice[..., None].expand(-1, -1, -1, s.features)
+        x = draws["candidates"].gather(2, feature_index)  # (W S, N, G, D)
 
         # What the replies are worth, and what the rewards say.
         quality = self._project(x, self.quality_directions[row, category])
@@ -175,10 +188,11 @@ class BatchedEnvironments:
         if checker == "judge":
             checked = self._project(x, self.judge_directions[row, category])
         elif checker == "verifier with errors":
-            # What it says of such a reply is what it should have said of its neighbour.
-            errs = draws["error"] < VERIFIER_ERROR_RATE
-            checked = torch.where(errs, quality.roll(1, -1), quality)
+            # Where it errs it gives the quality of the reply beside it in the group.
+            is_wrong = draws["error"] < VERIFIER_ERROR_RATE
+            checked = torch.where(is_wrong, quality.roll(1, -1), quality)
 
+        # The states that a Conductor reads, and numbers of prompts that no two steps share.
         h = make_states(s.categories, head_input, category, x, draws["order"])
         first_prompt = step * s.prompts
         prompt = (first_prompt + torch.arange(s.prompts)).repeat_interleave(s.group)
@@ -192,26 +206,44 @@ class BatchedEnvironments:
         )
 
     def _project(self, x: torch.Tensor, directions: torch.Tensor) -> torch.Tensor:
-        """Sum over features of x (W S, N, G, D) times directions (W S, N, D): (W S, N, G)."""
+        """Project replies on the direction of their prompt: sum over D of (W S, N, G, D) times (W S, N, D)."""
         return torch.einsum("sngd,snd->sng", x, directions)
 
     def _compute_rewards(
         self, x: torch.Tensor, row: torch.Tensor, category: torch.Tensor, draws: dict
     ) -> torch.Tensor:
-        """Normalised rewards of replies x (W S, N, G, D): (W S, N, G, K)."""
+        """Compute the five normalised rewards of replies.
+
+        Args:
+            x: (W S, N, G, D) features of the replies.
+            row: (W S, 1) number of each environment.
+            category: (W S, N) categories of the prompts.
+            draws: Random numbers of the step, of `_draw_step`.
+
+        Returns:
+            (W S, N, G, K) rewards in [0, 1].
+        """
+        # Proxies: sum over D of features times direction, (W S, N, G, P).
         directions = self.proxy_directions[row, category]  # (W S, N, P, D)
         proxies = torch.einsum("sngd,snkd->sngk", x, directions)
         noise = self.noise[..., None]
         noisy = (proxies + noise * draws["noise"]) / (1 + noise**2).sqrt()  # deviation 1 again
+
+        # The easy reward: 1 for a random fraction of the replies, whatever they are worth.
         easy = (draws["easy"] < self.easy_fraction).float()[..., None]
-        # The first two proxies are ranked below, as r_ppl and r_ent are; the others lie in [0, 1].
-        measured = torch.cat([easy, noisy[..., :2], noisy[..., 2:].sigmoid()], -1)
+
+        # The first two proxies are ranked in their group below, as r_ppl and r_ent are; a sigmoid brings the others
+        # into [0, 1].
+        ranked_later = noisy[..., :2]
+        in_unit_interval = noisy[..., 2:].sigmoid()
+        measured = torch.cat([easy, ranked_later, in_unit_interval], -1)
+
         # Groups side by side, (W S N G, K), as the trainer has them.
         flat = normalize_rewards(measured.flatten(0, 2), COMPONENTS, self.settings.group)
         return flat.view_as(measured)
 
     def _draw_step(self, step: int) -> dict[str, torch.Tensor]:
-        """All random numbers of a step, for every setting the same."""
+        """Draw all random numbers of a step, for every setting the same: tensors (W S, N, ...) by name."""
         s = self.settings
         draws = _draw_step(
             self.split,
@@ -246,10 +278,15 @@ def make_states(
         (W S, N, G, C + D) states.
     """
     prompt_features = one_hot(category, num_categories).float()
-    prompt_features = prompt_features[:, :, None].expand(*x.shape[:-1], -1)
-    h = torch.cat([prompt_features * (head_input != "reply"), x * (head_input != "prompt")], -1)
+    prompt_features = prompt_features[:, :, None].expand(*x.shape[:-1], -1)  # (W S, N, G, C)
+
+    # The half that is left out is 0, so that h always has the same width.
+    reads_prompt = head_input != "reply"
+    reads_reply = head_input != "prompt"
+    h = torch.cat([prompt_features * reads_prompt, x * reads_reply], -1)
     if head_input != "shuffled":
         return h
+
     flat = h.flatten(1, 2)  # (W S, N G, C + D)
     # A random permutation of a row, which may bring a state back to its own rollout.
     shuffled = order.flatten(1).argsort(-1)
@@ -257,11 +294,12 @@ def make_states(
 
 
 def _normalize(vectors: torch.Tensor) -> torch.Tensor:
+    """Scale vectors (..., D) to length 1."""
     return vectors / vectors.norm(dim=-1, keepdim=True)
 
 
 def _list_agreements(setting: RewardSetting, num_categories: int) -> torch.Tensor:
-    """Correlations of the proxies with quality by category, (C, P)."""
+    """List the correlations of the proxies with quality by category, (C, P)."""
     # Proxy c is the good one of category c: the diagonal.
     rho = torch.full((num_categories, len(PROXIES)), setting.other_agreement)
     diagonal = torch.arange(num_categories)
@@ -280,7 +318,22 @@ def _draw_step(
     group: int,
     categories: int,
 ) -> dict[str, torch.Tensor]:
-    """Random numbers of one step for several seeds; those of a seed do not depend on how many there are."""
+    """Draw the random numbers of one step for several seeds; those of a seed do not depend on how many there are.
+
+    Args:
+        split: `dev` or `test`.
+        step: Number of the step.
+        num_seeds: S.
+        prompts: N, of a step.
+        candidates: M, replies that a policy chooses from.
+        features: D, of a reply.
+        group: G, rollouts of a prompt.
+        categories: C, of prompts.
+
+    Returns:
+        By name. category: (S, N); candidates: (S, N, M, D) features; choice, easy, error and order: (S, N, G) uniform
+        numbers; noise: (S, N, G, P).
+    """
 
     def stream(name: str) -> np.random.Generator:
         return seeds.rng(STREAM, split, name, step)

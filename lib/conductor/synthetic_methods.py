@@ -68,9 +68,15 @@ class SyntheticMethod:
 
 
 class TableWeighting(Weighting):
-    """Weights from a table: by environment (W S, 1, K), or by category (C, K)."""
+    """Constant weights that differ between environments or between categories."""
 
     def __init__(self, weights: torch.Tensor, by_category: bool = False) -> None:
+        """Keep the weights.
+
+        Args:
+            weights: (W S, 1, K) by environment, or (C, K) by category.
+            by_category: Which of the two they are.
+        """
         self.weights = weights
         self.by_category = by_category
 
@@ -82,32 +88,51 @@ class TableWeighting(Weighting):
 
 
 class OtherRewardsWeighting(AnchoredWeighting):
-    """A head that is rewarded by what the other rewards say of the reply, where nothing is verified (ours)."""
+    """A Conductor that learns to emphasise the rewards that agree with the other rewards (ours).
+
+    It is the anchored Conductor with the sum of the other four rewards in the place of verified quality: a control that
+    verifies nothing.
+    """
 
     def _compute_meta_rewards(
         self, outcomes: RolloutOutcomes, action: torch.Tensor
     ) -> torch.Tensor:
-        rewards = outcomes.rewards
-        flat = rewards.flatten(0, -2)
-        above_mean = subtract_group_means(flat, self.group_size).view_as(rewards)
-        emphasized = above_mean.gather(-1, action[..., None])[..., 0]
-        others = above_mean.sum(-1) - emphasized
-        as_quality = RolloutOutcomes(outcomes.advantage, rewards, others, outcomes.prompt)
-        return super()._compute_meta_rewards(as_quality, action)
+        """Reward every emphasis by how well the emphasised reward agrees with the sum of the others.
+
+        Args:
+            outcomes: Of the rollouts of the step, with rewards and prompts.
+            action: (W S, B) sampled emphases, as indices of rewards.
+
+        Returns:
+            (W S, B) meta rewards, of `AnchoredWeighting`.
+        """
+        rewards = outcomes.rewards  # (W S, B, K)
+        centred = subtract_group_means(rewards.flatten(0, -2), self.group_size).view_as(rewards)
+
+        # The sum of all rewards but the emphasised one.
+        emphasized = centred.gather(-1, action[..., None])[..., 0]
+        sum_of_others = centred.sum(-1) - emphasized
+        others_as_quality = RolloutOutcomes(
+            outcomes.advantage, rewards, sum_of_others, outcomes.prompt
+        )
+        return super()._compute_meta_rewards(others_as_quality, action)
 
 
 def fix_weights(weights: Mapping[str, float]) -> MakeWeighting:
-    """The same weights in every environment."""
+    """Make a maker of fixed weights, the same in every environment."""
     return lambda environments: FixedWeighting(weights)
 
 
 def make_head(kind: type[ConductorWeighting], settings: HeadSettings, **changes) -> MakeWeighting:
-    """A Conductor of each seed.
+    """Make a maker of Conductors, one for each environment.
 
     Args:
         kind: ConductorWeighting or a class derived from it.
-        settings: Of the head; the learning rate is the synthetic environment's.
-        changes: Further fields of the settings.
+        settings: Of the Conductor; the learning rate is the synthetic environment's.
+        changes: Fields of the settings that differ.
+
+    Returns:
+        A function from environments to their Conductors, side by side.
     """
 
     def make_weighting(environments: BatchedEnvironments) -> Weighting:
@@ -121,6 +146,7 @@ def make_head(kind: type[ConductorWeighting], settings: HeadSettings, **changes)
 
 
 def _make_random_weighting(environments: BatchedEnvironments) -> Weighting:
+    """Make random weights, with a stream of random numbers for each environment."""
     weighting = RandomWeighting(0)
     keys = [seeds.key("conductor", "random weights", seed=seed) for seed in environments.seed_names]
     weighting.stream = np.array(keys)[:, None, None]
@@ -128,7 +154,7 @@ def _make_random_weighting(environments: BatchedEnvironments) -> Weighting:
 
 
 def _make_best_proxies(environments: BatchedEnvironments) -> Weighting:
-    """All the weight of category c on proxy c."""
+    """Make weights that know which proxy fits a category: in category c all weight is on proxy c."""
     num_categories = environments.settings.categories
     weights = torch.eye(len(COMPONENTS))[1 : num_categories + 1]  # (C, K)
     return TableWeighting(weights, by_category=True)
@@ -137,7 +163,17 @@ def _make_best_proxies(environments: BatchedEnvironments) -> Weighting:
 def make_conductor(
     name: str, head: HeadSettings, head_input: str = "both", **changes
 ) -> SyntheticMethod:
-    """The published Conductor, with changes to its settings or to what it reads."""
+    """Make the published Conductor as a method, with changes to its settings or to what it reads.
+
+    Args:
+        name: In tables.
+        head: Settings of the Conductor.
+        head_input: What h holds, as of `synthetic_environment.make_states`.
+        changes: Fields of the settings that differ.
+
+    Returns:
+        The method.
+    """
     role = "paper" if name == "Conductor" else "router"
     make_weighting = make_head(ConductorWeighting, head, **changes)
     return SyntheticMethod(name, make_weighting, role, head_input)
@@ -151,14 +187,26 @@ def make_anchored(
     head_input: str = "both",
     **changes,
 ) -> SyntheticMethod:
-    """The anchored Conductor, whose head is rewarded by quality on a fraction of the prompts."""
+    """Make the anchored Conductor (`AnchoredWeighting`) as a method.
+
+    Args:
+        name: In tables.
+        head: Settings of the Conductor.
+        fraction: Of the prompts, on which replies are verified.
+        checker: Who verifies: `verifier`, `verifier with errors` or `judge`.
+        head_input: What h holds, as of `synthetic_environment.make_states`.
+        changes: Further fields of the settings that differ.
+
+    Returns:
+        The method.
+    """
     changes = {"verified_fraction": fraction} | changes
     make_weighting = make_head(AnchoredWeighting, head, **changes)
     return SyntheticMethod(name, make_weighting, "router", head_input, checker)
 
 
 def list_constants() -> list[SyntheticMethod]:
-    """Methods without a head: initial policy, Equal, Random, single rewards, and the references that know quality."""
+    """List the methods without a Conductor, and the references that know the true quality."""
     initial = SyntheticMethod(INITIAL_POLICY, fix_weights(EQUAL), "start", trains=False)
     equal = SyntheticMethod("Equal", fix_weights(EQUAL))
     random = SyntheticMethod("Random", _make_random_weighting)
@@ -172,7 +220,16 @@ def list_constants() -> list[SyntheticMethod]:
 
 
 def list_heads(settings: ConductorSyntheticSettings, head: HeadSettings) -> list[SyntheticMethod]:
-    """The published head, its ablations, what the state holds, and heads with another meta-reward."""
+    """List the methods with a Conductor.
+
+    Args:
+        settings: Of the environment; values of kappa and the weight of the pairwise loss are read.
+        head: Settings of the published Conductor.
+
+    Returns:
+        The published Conductor, its ablations, Conductors that read less, and Conductors with another meta reward.
+    """
+    # One setting of the published Conductor changed.
     ablations = [
         *(make_conductor(f"kappa {kappa:g}", head, kappa=kappa) for kappa in settings.kappas),
         make_conductor("no entropy", head, entropy=0.0),
@@ -180,10 +237,14 @@ def list_heads(settings: ConductorSyntheticSettings, head: HeadSettings) -> list
         make_conductor("homogeneous", head, homogeneous=True),
         make_conductor("centred", head, centred=True),
     ]
+
+    # Another state.
     inputs = [
         make_conductor(f"h: {head_input}", head, head_input)
         for head_input in ("prompt", "reply", "shuffled")
     ]
+
+    # Another meta reward in the place of the advantage.
     others = make_head(OtherRewardsWeighting, head, verified_fraction=1.0)
     anchored = [
         make_anchored(f"Anchored {fraction:.0%}", head, fraction) for fraction in VERIFIED_FRACTIONS
@@ -202,8 +263,13 @@ def list_heads(settings: ConductorSyntheticSettings, head: HeadSettings) -> list
 
 
 def list_direct() -> list[SyntheticMethod]:
-    """Policies that are rewarded directly with the verified quality that an anchored head gets."""
-    nothing, equal = fix_weights(NO_WEIGHT), fix_weights(EQUAL)
+    """List policies that are rewarded directly with the verified quality that an anchored Conductor learns from.
+
+    Returns:
+        Methods whose other prompts are rewarded with nothing or with equal weights.
+    """
+    nothing = fix_weights(NO_WEIGHT)
+    equal = fix_weights(EQUAL)
     methods = []
     for fraction in VERIFIED_FRACTIONS[1:3]:
         name = f"quality on {fraction:.0%}"
@@ -224,18 +290,22 @@ def list_direct() -> list[SyntheticMethod]:
 def list_methods(
     settings: ConductorSyntheticSettings, head: HeadSettings
 ) -> dict[str, SyntheticMethod]:
-    """All methods by name but two, whose weights follow from other trainings: BEST_STATIC and MEAN_WEIGHTS."""
+    """List all methods by name but two, whose weights follow from other trainings: BEST_STATIC and MEAN_WEIGHTS."""
     methods = [*list_constants(), *list_heads(settings, head), *list_direct()]
     return {method.name: method for method in methods}
 
 
 def fix_mean_weights(conductor_rows: pd.DataFrame) -> SyntheticMethod:
-    """Constant weights at the means that a head ended with, seed by seed: the head without its context.
+    """Make constant weights from the means that a trained Conductor ended with: the Conductor without its context.
 
     Args:
         conductor_rows: Of the trained Conductor, with columns condition, seed and w_NAME.
+
+    Returns:
+        A method with the Conductor's mean weights in each setting and under each seed.
     """
     columns = [f"w_{name}" for name in COMPONENTS]
+    # Unsorted: the rows stand in the order of the environments.
     means = conductor_rows.groupby(["condition", "seed"], sort=False)[columns].mean()
     weights = torch.from_numpy(means.to_numpy(dtype=np.float32))[:, None]  # (W S, 1, K)
     return SyntheticMethod(MEAN_WEIGHTS, lambda environments: TableWeighting(weights))

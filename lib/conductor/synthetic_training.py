@@ -50,6 +50,7 @@ def train_and_evaluate(environments: BatchedEnvironments, method: SyntheticMetho
     """
     settings = environments.settings
     weighting = method.make_weighting(environments)
+    # Zeros: at the start all candidates are equally likely.
     theta = torch.zeros_like(environments.quality_directions, requires_grad=True)  # (W S, C, D)
     optimizer = torch.optim.SGD([theta], lr=settings.learning_rate)
     for step in range(settings.steps if method.trains else 0):
@@ -58,12 +59,14 @@ def train_and_evaluate(environments: BatchedEnvironments, method: SyntheticMetho
         weights, _ = weighting.weigh_rollouts(rollouts.h, step)
         rewards = scalarize_rewards(environments, method, weighting, weights, rollouts)
 
-        # Advantages train the policy, and the head where there is one.
+        # Advantages, and what the Conductor learns from them where there is one.
         advantage = losses.compute_group_advantages(rewards.flatten(), settings.group)
         advantage = advantage.view_as(rewards)
         weighting.learn(
             RolloutOutcomes(advantage, rollouts.rewards, rollouts.checked_quality, rollouts.prompt)
         )
+
+        # The update of the policies: GRPO's clipped objective.
         objective = losses.compute_clipped_objective(
             rollouts.log_probs, rollouts.log_probs.detach(), advantage, CLIP
         )
@@ -84,16 +87,31 @@ def scalarize_rewards(
     weights: torch.Tensor,
     rollouts: SyntheticRollouts,
 ) -> torch.Tensor:
-    """R of every rollout, (W S, N G): the weighted sum of its rewards, or checked quality where that is the reward."""
+    """Compute the reward R that the policy is trained with in every rollout.
+
+    Args:
+        environments: Settings and seeds.
+        method: On a fraction `direct_fraction` of the prompts its reward is checked quality.
+        weighting: Names the rewards that are weighted.
+        weights: (W S, N G, K) weights.
+        rollouts: Of the step.
+
+    Returns:
+        (W S, N G) weighted sums of the rewards, or checked quality where that is the reward.
+    """
     by_name = dict(zip(COMPONENTS, rollouts.rewards.unbind(-1), strict=True))
     by_name["quality"] = rollouts.quality
     rewards = torch.stack([by_name[name] for name in weighting.names], -1)
     if weighting.centred:
         flat = rewards.flatten(0, 1)
         rewards = subtract_group_means(flat, environments.settings.group).view_as(rewards)
+
+    # R = sum_k w_k r_k
     scalarized = (weights * rewards).sum(-1)
     if not method.direct_fraction:
         return scalarized
+
+    # The policy itself is rewarded with checked quality on some prompts, the same ones in every method.
     stream = make_verified_mask_stream(environments.seed_names)
     is_verified = select_verified(stream, rollouts.prompt, method.direct_fraction)
     return torch.where(is_verified, rollouts.checked_quality, scalarized)
@@ -105,7 +123,18 @@ def _evaluate(
     weighting: Weighting,
     theta: torch.Tensor,
 ) -> pd.DataFrame:
-    """The rows of `train_and_evaluate`."""
+    """Evaluate policies exactly, by the probabilities of all candidates of test prompts.
+
+    Args:
+        environments: Settings and seeds.
+        method: Its name and role go into the rows.
+        weighting: Of the training.
+        theta: (W S, C, D) weights of the policies.
+
+    Returns:
+        The rows of `train_and_evaluate`.
+    """
+    # Candidates of test prompts, the same in every setting and for every method.
     s = environments.settings
     num_seeds = environments.num_seeds
     shape = num_seeds, s.categories, TEST_PROMPTS, s.candidates, s.features
@@ -119,6 +148,7 @@ def _evaluate(
         probabilities = one_hot(quality.argmax(-1), s.candidates).float()
     expected_quality = (probabilities * quality).sum(-1).mean(-1)  # (W S, C)
 
+    # One row per setting, seed and category, in the order of `expected_quality`.
     rows = []
     for setting in environments.reward_settings:
         for seed in range(num_seeds):
@@ -134,12 +164,16 @@ def _evaluate(
                         "group": str(category),
                     }
                 )
+
+    # What is the same in all rows, and the quality that was reached.
     frame = pd.DataFrame(rows)
     frame["method"] = method.name
     frame["role"] = method.role
     frame["reward"] = expected_quality.flatten().numpy()
     frame["split"] = environments.split
     frame["item"] = frame["seed"].astype(str) + "-" + frame["group"]
+
+    # Only a weighting of all five rewards has comparable weights.
     if tuple(weighting.names) == COMPONENTS:
         weights = _measure_weights(environments, method, weighting, x, probabilities)
         frame[[f"w_{name}" for name in COMPONENTS]] = weights.flatten(0, 1).numpy()
@@ -153,9 +187,23 @@ def _measure_weights(
     x: torch.Tensor,
     probabilities: torch.Tensor,
 ) -> torch.Tensor:
-    """Mean weights by category, (W S, C, K), of candidates x that are chosen with these probabilities."""
+    """Measure the mean weights by category on test prompts, as often as the policy would choose their candidates.
+
+    Args:
+        environments: Settings and seeds.
+        method: Says what the states hold.
+        weighting: Of the training.
+        x: (W S, C, E, M, D) features of the candidates.
+        probabilities: (W S, C, E, M) of the candidates under the policy.
+
+    Returns:
+        (W S, C, K) mean weights.
+    """
+    # The first few prompts of a category are enough.
     x = x[:, :, :WEIGHED_PROMPTS]
     probabilities = probabilities[:, :, :WEIGHED_PROMPTS]  # (W S, C, E, M)
+
+    # The states of all their candidates.
     num_categories = environments.settings.categories
     category = torch.arange(num_categories)[:, None].expand(probabilities.shape[:3])
     uniforms = seeds.rng(STREAM, environments.split, "exam order").random(probabilities.shape)
@@ -166,6 +214,7 @@ def _measure_weights(
         x.flatten(1, 2),
         torch.from_numpy(uniforms).flatten(1, 2),
     )
+
     # (W S, C, E, M, K): the mean over candidates by their probability, then over prompts.
     weights = weighting.compute_mean_weights(h.flatten(1, 2)).view(*probabilities.shape, -1)
     return (weights * probabilities[..., None]).sum(3).mean(2)
@@ -179,16 +228,21 @@ def choose_best_static(
     Args:
         settings: Of the environment; a quarter of its seeds are used.
         reward_settings: Of which dev environments are drawn; they share nothing with those of the test.
+
+    Returns:
+        The mix with the highest mean quality over all settings and seeds, as a method.
     """
     # 2^4 - 1 mixes of the four proxies, and Equal.
     subsets = []
     for size in range(1, len(PROXIES) + 1):
         subsets += combinations(PROXIES, size)
     subsets.append(COMPONENTS)
+
     environments = BatchedEnvironments(
         settings, reward_settings, max(2, settings.seeds // 4), "dev"
     )
-    best_mix, best_reward = {}, float("-inf")
+    best_mix = {}
+    best_reward = float("-inf")
     for names in subsets:
         mix = dict.fromkeys(names, 1 / len(names))
         candidate = SyntheticMethod("+".join(names), fix_weights(mix))

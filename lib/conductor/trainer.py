@@ -7,6 +7,8 @@
 Everything else is TRL's: generation (vLLM too), the loss, the reference model, accelerate, checkpoints. A checkpoint
 also holds what TRL leaves out: the weighting, the reference model, which moves, and the log of rollouts. So resuming
 equals never having stopped. tests/conductor/test_contract.py checks the private signatures that this module relies on.
+
+Letters of shapes: B rollouts of a step of all processes, K weighted rewards, d width of a hidden state.
 """
 
 import math
@@ -50,14 +52,18 @@ ANCHOR = "anchor"  # the extra reward that only an anchored head is rewarded wit
 def make_grpo_config(
     settings: GRPOSettings, out: str | Path, seed: int, aggregation: str, **other_fields
 ) -> GRPOConfig:
-    """Table 7 as TRL's configuration.
+    """Translate the settings of GRPO (MAESTRO, Table 7) into TRL's configuration.
 
     Args:
         settings: Of the training.
         out: Folder of checkpoints.
         seed: Of the training.
-        aggregation: `sum_then_normalize`, or `normalize_then_sum` (GDPO).
-        other_fields: Further fields of GRPOConfig, such as use_vllm=True.
+        aggregation: How several rewards become one advantage: `sum_then_normalize` adds the weighted rewards first,
+            `normalize_then_sum` standardises each in its group first (GDPO).
+        other_fields: Further fields of GRPOConfig, such as use_vllm=True; they win over the settings.
+
+    Returns:
+        The configuration.
     """
     has_cuda = torch.cuda.is_available()
     fields = dict(
@@ -97,8 +103,11 @@ class ConductorTrainer(GRPOTrainer):
     Attributes:
         weighting: Weighs the rewards, and may learn.
         reward_names: Of all rewards, the five and the extra ones.
-        readout: What the policy says of the rollouts of the step.
+        layer: Of the policy's hidden states that the weighting reads.
+        head_input: What those states hold, as of `policy_readout.read_rollouts`.
+        readout: Hidden states, entropies and likelihoods that the policy assigns to the rollouts of the step.
         seconds_weighing: Wall time of the weighting so far.
+        seconds_training: Wall time of `train_or_resume`.
     """
 
     def __init__(
@@ -171,15 +180,24 @@ class ConductorTrainer(GRPOTrainer):
     def rollouts(self) -> pd.DataFrame:
         """The log so far, one row per rollout.
 
-        Columns: step, group (category), item (number of the prompt), tokens_in, tokens_out, truncated, advantage,
-        action (the emphasised reward, empty without one), what was measured by name, normalised rewards r_NAME, mean
-        weights w_NAME.
+        Columns:
+            step: Number of the GRPO step.
+            group: Category of the prompt.
+            item: Number of the prompt in the training data.
+            tokens_in, tokens_out: Of prompt and reply.
+            truncated: Whether the reply was cut off at the limit of tokens.
+            advantage: Group-relative, which the policy was trained with.
+            action: The reward whose weight was raised, "" where none was.
+            correct: The verifier's score, where the trainer has one.
+            NAME: A reward as measured.
+            r_NAME: The reward after its normalisation.
+            w_NAME: Its mean weight pi(h), before an emphasis is sampled.
         """
         return pd.concat(self._log, ignore_index=True) if self._log else pd.DataFrame()
 
     @property
     def timings(self) -> dict[str, float]:
-        """Wall time of this call: seconds of training, its steps, and seconds of the weighting in them."""
+        """Seconds of training since it was started or resumed, its steps, and seconds of the weighting among them."""
         return {
             "training": self.seconds_training,
             "steps": self.state.global_step - self._first_step,
@@ -189,20 +207,32 @@ class ConductorTrainer(GRPOTrainer):
     # The three overrides --------------------------------------------------------------------------
 
     def _generate(self, prompts: list):
+        """Sample replies as TRL does, and keep the tokens of prompts and replies."""
         # TRL hands rewards the texts only; the readout needs the tokens that were sampled.
         output = super()._generate(prompts)
         self._prompt_ids, self._completion_ids = output[0], output[1]
         return output
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
-        # What the rewards measure, (B, all rewards).
+        """Measure the rewards of a step's rollouts, normalise them, and weigh them.
+
+        Args:
+            inputs: Rows of the dataset, one per rollout of this process.
+            prompts: Of these rows.
+            completions: The replies, as text or messages.
+            completion_ids_list: Their tokens.
+
+        Returns:
+            (B, all rewards) weighted rewards, which TRL adds up to the reward of each rollout.
+        """
+        # What the rewards measure, (B, all rewards), and the normalised rewards r_k.
         self.readout = self._read_policy([row["reference"] for row in inputs], completions)
         measured = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         is_training = self.model.training
         group_size = self.num_generations if is_training else self.num_generations_eval
         rewards = normalize_rewards(measured, self.reward_names, group_size)
 
-        # How much each of them counts.
+        # How much each of them counts: weights (B, K) from the hidden states (B, d).
         h = self.accelerator.gather(self.readout.h)
         started = time.perf_counter()
         mean_weights = self.weighting.compute_mean_weights(h)
@@ -221,6 +251,7 @@ class ConductorTrainer(GRPOTrainer):
         return rewards * self._spread_weights(weights)
 
     def _generate_and_score_completions(self, inputs):
+        """Sample and score as TRL does; then let the weighting learn from the advantages, and complete the log."""
         output = super()._generate_and_score_completions(inputs)
         if self.model.training:
             advantage = self.accelerator.gather(output["advantages"].detach())
@@ -234,7 +265,15 @@ class ConductorTrainer(GRPOTrainer):
     # Parts of them --------------------------------------------------------------------------------
 
     def _read_policy(self, references: Sequence[str], completions: Sequence) -> PolicyReadout:
-        """What the policy says of the rollouts that it has just sampled."""
+        """Read hidden states, entropies and likelihoods of the rollouts that the policy has just sampled.
+
+        Args:
+            references: The right answer to each prompt.
+            completions: The replies of this process.
+
+        Returns:
+            What the rewards `ppl` and `ent` and the weighting need.
+        """
         replies = [get_completion_text(completion) for completion in completions]
         policy = self.accelerator.unwrap_model(self.model)
         # Not by the policy's `forward`, which would compute logits of all tokens: B x T x V numbers. Where its weights
@@ -252,27 +291,34 @@ class ConductorTrainer(GRPOTrainer):
         )
 
     def _encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Tokenize texts, without special tokens."""
         if not texts:
             return []
         return self.processing_class(list(texts), add_special_tokens=False)["input_ids"]
 
     def _encode_prefixes(self, prefixes: Sequence[str | None]) -> list[list[int] | None]:
-        """Tokens of the prefixes that there are; None for the others."""
+        """Tokenize prefixes; None stays None, where a reply has no readable thought."""
         token_ids = iter(self._encode([prefix for prefix in prefixes if prefix is not None]))
         return [None if prefix is None else next(token_ids) for prefix in prefixes]
 
     def _spread_weights(self, weights: torch.Tensor) -> torch.Tensor:
-        """Weights (B, K) of the weighting's rewards as columns of all rewards; those it does not name get 0."""
-        # (B, all rewards); a reward of weight 0 is measured and logged, and counts nothing.
+        """Spread weights (B, K) of the weighted rewards over the columns of all rewards: (B, all rewards)."""
+        # A reward that the weighting does not name gets 0: it is measured and logged, and counts nothing.
         columns = weights.new_zeros(len(weights), len(self.reward_names))
         columns[:, self._list_weighted_columns()] = weights
         return columns
 
     def _list_weighted_columns(self) -> list[int]:
+        """Find the columns, among all rewards, of those that are weighted."""
         return [self.reward_names.index(name) for name in self.weighting.names]
 
     def _keep_outcomes(self, measured: torch.Tensor, rewards: torch.Tensor) -> None:
-        """Keep what the weighting learns from, beside the advantages."""
+        """Keep what the weighting learns from beside the advantages, which TRL computes later.
+
+        Args:
+            measured: (B, all rewards) as measured.
+            rewards: (B, all rewards) normalised.
+        """
         self._outcomes = {
             "prompt": torch.as_tensor(self._log_columns["item"]),
             "rewards": rewards[:, self._list_weighted_columns()],
@@ -281,7 +327,15 @@ class ConductorTrainer(GRPOTrainer):
             self._outcomes["quality"] = measured[:, self.reward_names.index(ANCHOR)]
 
     def _log_step(self, inputs, measured, rewards, mean_weights, action) -> None:
-        """Keep the columns of this step's rollouts, of all processes together."""
+        """Keep the log of this step's rollouts, of all processes together, and add means to TRL's metrics.
+
+        Args:
+            inputs: Rows of the dataset, one per rollout of this process.
+            measured: (B, all rewards) as measured.
+            rewards: (B, all rewards) normalised.
+            mean_weights: (B, all rewards) before an emphasis is sampled.
+            action: (B,) sampled emphases; None where none are sampled.
+        """
         from accelerate.utils import gather_object
 
         end_tokens = {*self.eos_token_ids, self._tokenizer.pad_token_id}
@@ -295,6 +349,8 @@ class ConductorTrainer(GRPOTrainer):
             "truncated": gather_object([ids[-1] not in end_tokens for ids in completion_ids]),
             "action": _name_actions(action, len(measured)),
         }
+
+        # Rewards as measured and normalised, and the weights of the five.
         for i, name in enumerate(self.reward_names):
             column = "correct" if name == VERIFIER else name  # as the results table calls it
             columns[column] = measured[:, i].cpu().numpy()
@@ -304,7 +360,7 @@ class ConductorTrainer(GRPOTrainer):
             columns[f"w_{name}"] = mean_weights[:, i].cpu().numpy()
         self._log_columns = columns
 
-        # TRL's own means are of weighted rewards.
+        # TRL's own means are of weighted rewards; these are of the rewards as measured.
         metrics = self._metrics["train" if self.model.training else "eval"]
         for i, name in enumerate(self.reward_names):
             mean = float(measured[:, i].nanmean())
@@ -314,15 +370,21 @@ class ConductorTrainer(GRPOTrainer):
     # Checkpoints ----------------------------------------------------------------------------------
 
     def save_extra_state(self, checkpoint: Path) -> None:
-        """Write what TRL's checkpoint lacks; last, so that a checkpoint that has it is complete.
+        """Write what TRL's checkpoint lacks: weighting, reference model, step and log.
 
-        Every process calls it: weights that are divided among processes are gathered. The first one writes.
+        It is written last, so that a checkpoint that has it is complete. Every process calls it: weights that are
+        divided among processes are gathered. The first one writes.
+
+        Args:
+            checkpoint: Folder that TRL has written.
         """
         reference = {}
         if self.ref_model is not None:
             reference = self.accelerator.get_state_dict(self.ref_model)
         if not self.state.is_world_process_zero:
             return
+
+        # One file; the first part of a name says what an array belongs to.
         arrays = {}
         for name, array in self.weighting.get_state().items():
             arrays[f"weighting.{name}"] = array
@@ -342,7 +404,9 @@ class ConductorTrainer(GRPOTrainer):
         self.seconds_training = time.perf_counter() - started
 
     def _load_extra_state(self, checkpoint: Path) -> None:
-        weighting_state, reference_state = {}, {}
+        """Continue from what `save_extra_state` wrote into a checkpoint."""
+        weighting_state = {}
+        reference_state = {}
         arrays = artifacts.read_tensors(checkpoint / EXTRA_STATE)
         for name, array in arrays.items():
             section, _, key = name.partition(".")
@@ -350,6 +414,7 @@ class ConductorTrainer(GRPOTrainer):
                 weighting_state[key] = array
             elif section == "reference":
                 reference_state[key] = torch.from_numpy(array.copy())
+
         self.weighting.load_state(weighting_state)
         if self.ref_model is not None:
             load_whole_weights(self.accelerator.unwrap_model(self.ref_model), reference_state)
@@ -358,7 +423,7 @@ class ConductorTrainer(GRPOTrainer):
 
 
 def _make_lora_config(rank: int):
-    """Adapters on every linear layer, with the usual scale of two."""
+    """Configure low-rank adapters of this rank on every linear layer, with the usual scale of two."""
     from peft import LoraConfig  # imported here: few trainings need it
 
     return LoraConfig(
@@ -367,12 +432,12 @@ def _make_lora_config(rank: int):
 
 
 def _get_network(model):
-    """The transformers model, whose layers hold the adapters where there are any."""
+    """Get the transformers model, out of its wrapper where it is trained by adapters."""
     return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
 def find_last_checkpoint(folder: str | Path) -> Path | None:
-    """The newest checkpoint that is complete."""
+    """Find the newest checkpoint in a training's folder that was written to its end; None where there is none."""
     checkpoints = [path.parent for path in Path(folder).glob(f"checkpoint-*/{EXTRA_STATE}")]
     return max(checkpoints, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
 
@@ -394,7 +459,7 @@ class _StepCallback(TrainerCallback):
 
 
 def _name_actions(action: torch.Tensor | None, count: int) -> list[str]:
-    """Which reward was emphasised in each of `count` rollouts; empty where no emphasis is sampled."""
+    """Name the reward that was emphasised in each of `count` rollouts; "" where no emphasis is sampled."""
     if action is None:
         return [""] * count
     return [COMPONENTS[index] for index in action.tolist()]
