@@ -109,7 +109,15 @@ def collect_estimates(rows: pd.DataFrame, settings: ConductorSettings) -> Estima
 
 
 def estimate_gains(rows: pd.DataFrame, split: str = "test") -> pd.DataFrame:
-    """What the policy that the verifier rewards gains over the start, a row of `lib.stats` per category."""
+    """Estimate by category what a policy gains that the verifier itself rewards: all there is to learn.
+
+    Args:
+        rows: The results table `conductor`.
+        split: `test` or `dev`.
+
+    Returns:
+        A row of `lib.stats` per category: score of the oracle minus score of the initial policy.
+    """
     return stats.paired_difference(
         results_table.select(rows, split=split),
         "correct",
@@ -120,9 +128,17 @@ def estimate_gains(rows: pd.DataFrame, split: str = "test") -> pd.DataFrame:
 
 
 def list_open_categories(rows: pd.DataFrame, settings: ConductorSettings) -> list[str]:
-    """The categories that count: on dev the verifier's policy gains at least `gate`, clear of 0.
+    """List the categories that count: those in which something can be learned.
 
-    Where none does, the closest one is shown; its verdicts are "not open" (`has_open_category`).
+    There the oracle gains on dev items at least `gate`, and the interval of its gain is above 0.
+
+    Args:
+        rows: The results table `conductor`.
+        settings: Of which `gate` is read.
+
+    Returns:
+        Names of categories. Where none is open, the one with the largest gain; its verdicts are then "not open"
+        (`has_open_category`).
     """
     gains = estimate_gains(rows, "dev")
     is_open = (gains["value"] >= settings.gate) & (gains["ci_low"] > 0)
@@ -130,13 +146,20 @@ def list_open_categories(rows: pd.DataFrame, settings: ConductorSettings) -> lis
 
 
 def has_open_category(rows: pd.DataFrame, settings: ConductorSettings) -> bool:
-    """Whether anything can be learned at all, as `list_open_categories` decides it."""
+    """Decide whether any category is open, by the rule of `list_open_categories`."""
     gains = estimate_gains(rows, "dev")
     return bool(((gains["value"] >= settings.gate) & (gains["ci_low"] > 0)).any())
 
 
 def label_methods(rows: pd.DataFrame) -> dict[str, str]:
-    """Names in metric keys of the methods that were trained, and their labels in the rows."""
+    """Map the names of trained methods in metric keys to their labels in the rows.
+
+    Args:
+        rows: The results table `conductor`.
+
+    Returns:
+        Labels by name; `best_static` is the single reward that was best on dev items.
+    """
     trained = set(rows["method"])
     labels = {key: variant.label for key, variant in COMPARED.items() if variant.label in trained}
     candidates = {variant.label for variant in variants.STATIC_CANDIDATES}
@@ -146,20 +169,23 @@ def label_methods(rows: pd.DataFrame) -> dict[str, str]:
 
 
 def estimate_reward_knowledge(rows: pd.DataFrame, group_size: int) -> Estimates:
-    """How far each reward differs inside groups at the start, and what it knows of the truth there.
+    """Estimate what each reward can teach at the start: how often it tells replies apart, and how rightly.
 
     Args:
         rows: The results table, with training rollouts of equal weights.
-        group_size: Rollouts of a group.
+        group_size: Rollouts of a group, the replies to one prompt.
 
     Returns:
-        Estimates over seeds by metric key.
+        Estimates over seeds by metric key: reward.NAME.groups_that_differ, reward.NAME.truth.CATEGORY and
+        reward.NAME.truth, as the module defines them.
     """
     signals = measure_signals(rows, group_size)
     estimates = {}
     for name, of_reward in signals.groupby("reward", sort=False):
         differ = stats.mean(of_reward, "groups_that_differ", bounds=stats.UNIT).iloc[0]
         estimates[f"reward.{name}.groups_that_differ"] = differ
+
+        # Its correlation with the verifier, in every category and in its best one.
         truths = stats.mean(of_reward, "truth", "group", bounds=CORRELATION)
         for category, truth in truths.iterrows():
             estimates[f"reward.{name}.truth.{category}"] = truth
@@ -170,15 +196,33 @@ def estimate_reward_knowledge(rows: pd.DataFrame, group_size: int) -> Estimates:
 
 
 def measure_signals(rows: pd.DataFrame, group_size: int) -> pd.DataFrame:
-    """`reward_diagnostics.measure_reward_signals` of the first steps, with a column `item` for `lib.stats`."""
-    rollouts = results_table.select(rows, split="train", method=variants.EQUAL_WEIGHTS.label)
-    first = rollouts[rollouts["step"] < FIRST_STEPS]
-    signals = reward_diagnostics.measure_reward_signals(first, group_size)
-    return signals.assign(item=signals["group"], method=variants.EQUAL_WEIGHTS.label)
+    """Measure what the rewards tell about the rollouts of the first steps, when the policy has hardly moved.
+
+    Args:
+        rows: The results table, with training rollouts of equal weights.
+        group_size: Rollouts of a group.
+
+    Returns:
+        The table of `reward_diagnostics.measure_reward_signals`, with the columns item and method that `lib.stats` asks
+        for; its items are the categories.
+    """
+    equal = variants.EQUAL_WEIGHTS.label
+    rollouts = results_table.select(rows, split="train", method=equal)
+    first_rollouts = rollouts[rollouts["step"] < FIRST_STEPS]
+    signals = reward_diagnostics.measure_reward_signals(first_rollouts, group_size)
+    return signals.assign(item=signals["group"], method=equal)
 
 
 def estimate_scores(tests: pd.DataFrame, labels: Mapping[str, str]) -> Estimates:
-    """The mean score of every method on test items."""
+    """Estimate the mean score of every method on test items.
+
+    Args:
+        tests: Test rows of the results table.
+        labels: Of `label_methods`.
+
+    Returns:
+        Estimates by metric key: score.METHOD.
+    """
     estimates = {}
     for key, label in labels.items():
         of_method = results_table.select(tests, method=label)
@@ -187,7 +231,15 @@ def estimate_scores(tests: pd.DataFrame, labels: Mapping[str, str]) -> Estimates
 
 
 def estimate_contrasts(tests: pd.DataFrame, labels: Mapping[str, str]) -> Estimates:
-    """Both heads minus every other method, by the seeds that both have."""
+    """Estimate the score of either Conductor, the published and the anchored one, minus that of every other method.
+
+    Args:
+        tests: Test rows of the results table.
+        labels: Of `label_methods`.
+
+    Returns:
+        Estimates by metric key: contrast.CONDUCTOR_METHOD.score.
+    """
     estimates = {}
     for head in HEADS:
         if head not in labels:
@@ -200,7 +252,16 @@ def estimate_contrasts(tests: pd.DataFrame, labels: Mapping[str, str]) -> Estima
 
 
 def estimate_difference(tests: pd.DataFrame, method: str, baseline: str) -> Estimate:
-    """The score of a method minus that of another one, paired by seed and item."""
+    """Estimate the score of a method minus that of a baseline, in pairs of the same seed and item.
+
+    Args:
+        tests: Test rows of the results table.
+        method: Label of the method.
+        baseline: Label of the method that is subtracted.
+
+    Returns:
+        The estimate, over the seeds that both were trained under.
+    """
     # Secondary methods have fewer seeds: a seed that only one of the two has is no pair.
     compared = results_table.select(tests, method=[method, baseline])
     seeds_by_method = compared.groupby("method")["seed"].agg(set)
@@ -214,7 +275,7 @@ def estimate_difference(tests: pd.DataFrame, method: str, baseline: str) -> Esti
 
 
 def _compare_by_category(tests: pd.DataFrame) -> Estimates:
-    """The Conductor minus entropy minimisation in every category, where both were trained."""
+    """Estimate the Conductor minus entropy minimisation in every category; nothing unless both were trained."""
     methods = [variants.CONDUCTOR.label, variants.EM.label]
     if not set(methods) <= set(tests["method"]):
         return {}
@@ -228,10 +289,20 @@ def _compare_by_category(tests: pd.DataFrame) -> Estimates:
 def _compare_with_conductor(
     tests: pd.DataFrame, prefix: str, compared: Sequence[ConductorVariant]
 ) -> Estimates:
-    """The Conductor minus variants of it, where they were trained."""
+    """Estimate the published Conductor minus variants of it.
+
+    Args:
+        tests: Test rows of the results table.
+        prefix: Of the metric keys; the name of the variant follows.
+        compared: The variants; those that were not trained are left out.
+
+    Returns:
+        Estimates by metric key.
+    """
     estimates = {}
     for variant in compared:
         if variant.label in set(tests["method"]):
+            # "h: first layer" becomes "first", "no entropy" becomes "no_entropy".
             name = variant.label.removeprefix("h: ").removesuffix(" layer").replace(" ", "_")
             difference = estimate_difference(tests, variants.CONDUCTOR.label, variant.label)
             estimates[f"{prefix}{name}"] = difference
@@ -262,7 +333,7 @@ def tabulate_contrasts(
 
 
 def estimate_observed(rows: pd.DataFrame, group_size: int) -> Estimates:
-    """What advantages went with in training, and how long replies became.
+    """Estimate what training rewarded and where it led: advantages, length of replies, and weights.
 
     Args:
         rows: The results table, with training rollouts of the Conductor and of equal weights.
@@ -273,22 +344,31 @@ def estimate_observed(rows: pd.DataFrame, group_size: int) -> Estimates:
         and observed.conductor.quality_minus.equal; METHOD.tokens and conductor.tokens_minus.equal, of test replies;
         conductor.weights.CATEGORY.REWARD, the mean weights on test replies.
     """
-    conductor, equal = variants.CONDUCTOR.label, variants.EQUAL_WEIGHTS.label
+    # Per training, the correlation of advantages with the verifier inside groups. `lib.stats` asks for items.
+    conductor = variants.CONDUCTOR.label
+    equal = variants.EQUAL_WEIGHTS.label
     rollouts = results_table.select(rows, split="train", method=[conductor, equal])
     by_run = reward_diagnostics.correlate_advantages(rollouts, group_size).assign(item="all")
     tests = results_table.select(rows, split="test")
+
+    # That correlation and the length of test replies, of each method.
     estimates = {}
     for label in (conductor, equal):
-        of_method = results_table.select(by_run, method=label)
-        estimates[f"observed.{label.lower()}.quality"] = stats.mean(of_method, "quality").iloc[0]
-        of_method = results_table.select(tests, method=label)
-        estimates[f"{label.lower()}.tokens"] = stats.mean(of_method, "tokens_out").iloc[0]
+        runs_of_method = results_table.select(by_run, method=label)
+        quality = stats.mean(runs_of_method, "quality").iloc[0]
+        estimates[f"observed.{label.lower()}.quality"] = quality
+        tests_of_method = results_table.select(tests, method=label)
+        num_tokens = stats.mean(tests_of_method, "tokens_out").iloc[0]
+        estimates[f"{label.lower()}.tokens"] = num_tokens
+
+    # The Conductor minus equal weights.
     pair = {"method": conductor}, {"method": equal}
     difference = stats.paired_difference(by_run, "quality", *pair)
     estimates["observed.conductor.quality_minus.equal"] = difference.iloc[0]
     difference = stats.paired_difference(tests, "tokens_out", *pair)
     estimates["conductor.tokens_minus.equal"] = difference.iloc[0]
 
+    # The Conductor's mean weights by category.
     of_conductor = results_table.select(tests, method=conductor)
     for name in COMPONENTS:
         by_category = stats.mean(of_conductor, f"w_{name}", "group")
@@ -298,10 +378,13 @@ def estimate_observed(rows: pd.DataFrame, group_size: int) -> Estimates:
 
 
 def collect_verdicts(contrasts: pd.DataFrame) -> dict[str, str | float]:
-    """The verdict and the minimum detectable effect of every contrast, by metric key.
+    """Collect the verdict and the minimum detectable effect of every contrast.
 
     Args:
         contrasts: Of `tabulate_contrasts`.
+
+    Returns:
+        Values by metric key: CONTRAST_verdict and CONTRAST_mde.
     """
     values = {}
     for key, row in contrasts.iterrows():
@@ -313,7 +396,16 @@ def collect_verdicts(contrasts: pd.DataFrame) -> dict[str, str | float]:
 def describe_setup(
     rows: pd.DataFrame, settings: ConductorSettings, num_open_categories: int
 ) -> dict[str, str | int]:
-    """How long and how often the Conductor was trained, by metric key."""
+    """Describe how long and how often the Conductor was trained.
+
+    Args:
+        rows: The results table, with training rollouts of the Conductor.
+        settings: Of which the interval between updates is read.
+        num_open_categories: Categories that count, for gate.open.
+
+    Returns:
+        Values by metric key.
+    """
     trained = results_table.select(rows, split="train", method=variants.CONDUCTOR.label)
     num_steps = int(trained["step"].max()) + 1
     return {
@@ -326,11 +418,15 @@ def describe_setup(
 
 
 def collect_synthetic_metrics(rows: pd.DataFrame) -> dict[str, Any]:
-    """Everything that the lesson keeps of the synthetic environment, by metric key: see the module.
+    """Collect everything that the lesson keeps of the synthetic environment.
 
     Args:
         rows: The results table `conductor_synthetic`.
+
+    Returns:
+        Estimates, verdicts and fractions by metric key: see the module.
     """
+    # Differences of quality at the central setting.
     central_rows = results_table.select(rows, style="centre")
     metrics = {}
     for key, (method, baseline) in SYNTHETIC_PAIRS.items():
@@ -338,15 +434,18 @@ def collect_synthetic_metrics(rows: pd.DataFrame) -> dict[str, Any]:
         metrics[key] = difference.iloc[0]
         metrics[f"{key}_verdict"] = stats.verdict(difference).iloc[0]
 
+    # The Conductor's weights there. The proxy that fits category c is the reward at position 1 + c, as the easy reward
+    # stands before all proxies.
     conductor_rows = results_table.select(central_rows, method="Conductor")
-    # The proxy that fits category c is the reward at position 1 + c; the easy reward stands before all proxies.
-    matching_weights = [
-        row[f"w_{COMPONENTS[1 + int(row['group'])]}"] for _, row in conductor_rows.iterrows()
-    ]
+    matching_weights = []
+    for _, row in conductor_rows.iterrows():
+        matching_proxy = COMPONENTS[1 + int(row["group"])]
+        matching_weights.append(row[f"w_{matching_proxy}"])
     conductor_rows = conductor_rows.assign(matching_weight=matching_weights)
     metrics["glass.correct_proxy"] = stats.mean(conductor_rows, "matching_weight").iloc[0]
     metrics["glass.easy_weight"] = stats.mean(conductor_rows, f"w_{COMPONENTS[0]}").iloc[0]
 
+    # The fraction of the settings of the map at which the Conductor is clearly above equal weights.
     map_rows = results_table.select(rows, style="map")
     on_map = _compare_in_synthetic(map_rows, "Conductor", "Equal", MAP_COLUMNS)
     metrics["glass.map.holds"] = float(stats.verdict(on_map).eq(HOLDS).mean())
@@ -356,7 +455,7 @@ def collect_synthetic_metrics(rows: pd.DataFrame) -> dict[str, Any]:
 def _compare_in_synthetic(
     rows: pd.DataFrame, method: str, baseline: str, by: Sequence[str] = ()
 ) -> pd.DataFrame:
-    """The quality that a method reaches minus that of another one, in pairs of the same seed and category.
+    """Estimate the quality that a method reaches minus that of another one, in pairs of the same seed and category.
 
     Args:
         rows: Rows of the results table `conductor_synthetic`, whose column `reward` is the quality.

@@ -154,9 +154,10 @@ def read_options(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 class _ListData(argparse.Action):
-    """Prints the presets and ends."""
+    """The option --list-data: prints the paper's data sets, and ends the process."""
 
     def __init__(self, option_strings, dest, **options):
+        # It takes no value.
         super().__init__(option_strings, dest, nargs=0, **options)
 
     def __call__(self, parser, *_):
@@ -181,12 +182,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def train_and_report(options: argparse.Namespace) -> None:
-    """Train, and print what came of it."""
+    """Train, and print the means of what was measured, at the start and at the end.
+
+    Args:
+        options: Of the command line.
+    """
     with silence_libraries():
         rollouts = train(options)
     if rollouts is None or not is_first_process():
         return
     print(summarize_rollouts(rollouts).round(3).to_string())
+
+    # A model that hardly writes is not prompted in its own form.
     mean_tokens = rollouts["tokens_out"].mean()
     if mean_tokens < MIN_MEAN_TOKENS:
         print(
@@ -288,7 +295,14 @@ def train(options: argparse.Namespace) -> pd.DataFrame | None:
 
 
 def read_settings(options: argparse.Namespace, params: Params) -> ConductorSettings:
-    """The section `conductor` of the profile, with the data set's lengths at `paper`, and with --set.
+    """Read the settings of the training: the profile, then the data set's preset, then --set.
+
+    Args:
+        options: Of the command line.
+        params: All settings of the profile.
+
+    Returns:
+        The section `conductor` with these changes.
 
     Raises:
         ParamsError: A change cannot be.
@@ -311,10 +325,21 @@ def plan_training_memory(
     tokenizer,
     num_processes: int,
 ) -> MemoryPlan:
-    """What the training takes in each process, by the longest prompt and the longest reply.
+    """Plan the memory that the training takes in each process, by the longest prompt and the longest reply.
 
-    The reward model, which every process holds whole, comes on top, and so do shares of a sharded training, which the
-    plan does not divide.
+    Left out: the reward model, which every process holds whole; and what a sharded training saves, as the plan does not
+    divide weights among processes.
+
+    Args:
+        options: Of the command line.
+        settings: The section `conductor`.
+        params: All settings of the profile.
+        dataset: The prompts.
+        tokenizer: Of the policy.
+        num_processes: That share the rollouts of a step.
+
+    Returns:
+        The plan.
     """
     rollouts = settings.grpo.prompts_per_step * settings.grpo.generations // num_processes
     # The plan is made for the trainer of lesson 05; GRPO is its `group` mode, without a critic.
@@ -345,19 +370,20 @@ def plan_training_memory(
 
 
 def _tokenize_prompt(tokenizer, prompt) -> list[int]:
-    """Tokens of text or messages."""
+    """Tokenize a prompt: text, or the contents of its messages."""
     if not isinstance(prompt, str):
         prompt = "\n".join(message["content"] for message in prompt)
     return tokenizer(prompt)["input_ids"]
 
 
 def _describe_reward_model(folder: str) -> str:
-    """What the reward model takes, from the size of its files: they are in the precision that it computes in."""
+    """Say what memory the reward model takes: as much as its files, which are in the precision that it computes in."""
     num_bytes = sum(path.stat().st_size for path in Path(folder).glob("*.safetensors"))
     return f"  reward model (in every process)     {num_bytes / GIB:9.2f} GiB"
 
 
 def _uses_bfloat16(options: argparse.Namespace) -> bool:
+    """Decide whether to compute in bfloat16: as --dtype says, or on a GPU."""
     if options.dtype == "auto":
         return torch.cuda.is_available()
     return options.dtype == "bfloat16"
@@ -370,7 +396,17 @@ def _calibrate_where_needed(
     tokenizer,
     num_processes: int,
 ) -> None:
-    """Measure the reward model's scale where there is none or it is asked for.
+    """Measure the scale of the reward model's scores where it is not known, or where --calibrate asks for it.
+
+    The scale is their mean and deviation on replies of the policy, by which they become rewards in [0, 1]. It is
+    written beside the reward model.
+
+    Args:
+        options: Of the command line.
+        settings: The section `conductor`; says how replies are sampled.
+        dataset: The prompts.
+        tokenizer: Of the policy.
+        num_processes: Of the training.
 
     Raises:
         ParamsError: Several processes would measure it at once.
@@ -383,6 +419,7 @@ def _calibrate_where_needed(
             f"{scale_file} is missing; measure it in one process first: the same command without accelerate launch, "
             "with --calibrate"
         )
+
     grpo = settings.grpo
     scale = calibrate(
         options.model,
@@ -403,7 +440,17 @@ def _calibrate_where_needed(
 def _check_processes(
     options: argparse.Namespace, settings: ConductorSettings, head: HeadSettings, num_processes: int
 ) -> None:
-    """Raises ParamsError where a step cannot be shared by the processes and passes."""
+    """Check that the rollouts of a step can be shared equally by the processes, and by the passes of each.
+
+    Args:
+        options: Of the command line; --accumulate is the number of passes.
+        settings: The section `conductor`; says how many rollouts a step has.
+        head: Settings of the Conductor.
+        num_processes: Of the training.
+
+    Raises:
+        ParamsError: They cannot, or a number is out of range.
+    """
     rollouts_per_step = settings.grpo.prompts_per_step * settings.grpo.generations
     if options.accumulate < 1 or options.lora < 0:
         raise ParamsError(
@@ -419,7 +466,7 @@ def _check_processes(
 
 
 def _load_prompts(options: argparse.Namespace, tokenizer) -> Dataset:
-    """The prompts as the model is asked them; says so where text becomes messages."""
+    """Load the prompts in the form in which the model is asked; prints a line where text becomes messages."""
     prompts = read_prompts(options.data, options.prompt_column, options.reference_column)
     dataset = Dataset.from_dict(prompts.to_dict("list"))
     has_chat_template = tokenizer.chat_template is not None
@@ -432,7 +479,7 @@ def _load_prompts(options: argparse.Namespace, tokenizer) -> Dataset:
 
 
 def _choose_device() -> str:
-    """Where this process computes."""
+    """Choose the device of this process: its own GPU, or the CPU."""
     if not torch.cuda.is_available():
         return "cpu"
     return f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
@@ -441,10 +488,11 @@ def _choose_device() -> str:
 def _announce_judge(
     options: argparse.Namespace, params: Params, settings: ConductorSettings, dataset: Dataset
 ) -> None:
-    """Print what the judge's scores may cost."""
-    texts = [
-        prompt if isinstance(prompt, str) else prompt[-1]["content"] for prompt in dataset["prompt"]
-    ]
+    """Print what the judge's grades may cost at most."""
+    # The question alone: the text of a prompt, or its last message.
+    texts = []
+    for prompt in dataset["prompt"]:
+        texts.append(prompt if isinstance(prompt, str) else prompt[-1]["content"])
     mean_bytes = sum(map(count_bytes, texts)) // len(texts)
     costs = announce_grades(
         params.llm, settings, options.judge, len(dataset), estimate_tokens(mean_bytes)
@@ -455,8 +503,18 @@ def _announce_judge(
 def _list_extra_rewards(
     options: argparse.Namespace, params: Params, settings: ConductorSettings, head: HeadSettings
 ) -> dict[str, RewardFunction]:
-    """What is measured beside the five rewards: whether the answer is the reference, for the log alone; and what a
-    variant weighs besides, a judge's scores or those that an anchored head is rewarded with."""
+    """List what is measured on every rollout beside the five rewards.
+
+    Args:
+        options: Of the command line.
+        params: All settings of the profile.
+        settings: The section `conductor`.
+        head: Settings of the Conductor.
+
+    Returns:
+        Reward functions by name. quality: whether the answer is the reference, for the log alone; judge: the judge's
+        grade, where it rewards the policy; anchor: what an anchored Conductor learns from.
+    """
     from lib.conductor.trainer import VERIFIER  # TRL takes seconds
 
     judge = None
@@ -469,42 +527,48 @@ def _list_extra_rewards(
         return extra
 
     def anchor(prompts, completions, reference, row, **_) -> list[float]:
-        """Scores of the replies to verified prompts; 0 for all others."""
+        """Score the replies to verified prompts, by the judge or the references; 0 for all others."""
+        # The same prompts are verified in every step.
         stream = make_verified_mask_stream([options.seed])
         mask = select_verified(stream, torch.tensor(row), head.verified_fraction).tolist()
         verified = [i for i, is_verified in enumerate(mask) if is_verified]
-        scores = [0.0] * len(row)
+        verified_completions = [completions[i] for i in verified]
+        verified_references = [reference[i] for i in verified]
+
+        # Only replies to those are scored: a judge costs money.
         if judge is None:
-            agreements = _compare_with_references(
-                [completions[i] for i in verified], [reference[i] for i in verified]
-            )
-            for i, score in zip(verified, agreements, strict=True):
-                scores[i] = score
+            verified_scores = _compare_with_references(verified_completions, verified_references)
         elif verified:
-            judged = judge(
-                [prompts[i] for i in verified],
-                [completions[i] for i in verified],
-                [reference[i] for i in verified],
-            )
-            for i, score in zip(verified, judged, strict=True):
-                scores[i] = score
+            verified_prompts = [prompts[i] for i in verified]
+            verified_scores = judge(verified_prompts, verified_completions, verified_references)
+        else:
+            verified_scores = []
+
+        scores = [0.0] * len(row)
+        for i, score in zip(verified, verified_scores, strict=True):
+            scores[i] = score
         return scores
 
     return extra | {"anchor": anchor}
 
 
 def _compare_with_references(completions, reference, **_) -> list[float]:
-    """1 for each completion whose answer is the reference, else 0."""
-    answers = [extract_answer(get_completion_text(completion)) or "" for completion in completions]
-    return [
-        float(answers_match(right, answer))
-        for right, answer in zip(reference, answers, strict=True)
-    ]
+    """Score replies by exact agreement: 1 for each completion whose answer is the reference, else 0."""
+    scores = []
+    for completion, right_answer in zip(completions, reference, strict=True):
+        answer = extract_answer(get_completion_text(completion)) or ""
+        scores.append(float(answers_match(right_answer, answer)))
+    return scores
 
 
 def _make_judge(
     options: argparse.Namespace, params: Params, settings: ConductorSettings
 ) -> JudgeReward:
+    """Make the model of --judge a reward; its replies are recorded under --out.
+
+    Raises:
+        ParamsError: There is no model of this name.
+    """
     if options.judge not in params.llm.models:
         raise ParamsError(
             f"--judge {options.judge}: llm.models in params.yaml has {sorted(params.llm.models)}"
@@ -518,18 +582,29 @@ def _make_judge(
         out,
         out,
         open_local=open_local(),
-        watches={options.judge: FailureWatch(options.judge)},  # shared by batches that each open it
+        # One for all batches: it counts failures of the whole training.
+        watches={options.judge: FailureWatch(options.judge)},
     )
     return JudgeReward(open_judge, options.judge, settings.rewards.require_thought, options.seed)
 
 
 def summarize_rollouts(rollouts: pd.DataFrame) -> pd.DataFrame:
-    """Means of what was measured, and of the weights, over the first and the last fifth of the steps, by category."""
-    num_steps = rollouts["step"].max() + 1
-    stages = {
-        "first fifth": rollouts["step"] < max(1, num_steps / 5),
-        "last fifth": rollouts["step"] >= num_steps * 4 / 5,
+    """Compare the end of a training with its start: means over the last and the first fifth of its steps.
+
+    Args:
+        rollouts: Of `ConductorTrainer.rollouts`.
+
+    Returns:
+        One row per fifth and category: correct, tokens_out, the five rewards as measured, and mean weights w_NAME.
+    """
+    step = rollouts["step"]
+    num_steps = step.max() + 1
+    is_in_stage = {
+        "first fifth": step < max(1, num_steps / 5),
+        "last fifth": step >= num_steps * 4 / 5,
     }
     columns = ["correct", "tokens_out", *COMPONENTS, *(f"w_{name}" for name in COMPONENTS)]
-    means = {name: rollouts[mask].groupby("group")[columns].mean() for name, mask in stages.items()}
-    return pd.concat(means, names=["steps"])
+    means_by_stage = {}
+    for stage, mask in is_in_stage.items():
+        means_by_stage[stage] = rollouts[mask].groupby("group")[columns].mean()
+    return pd.concat(means_by_stage, names=["steps"])
