@@ -85,36 +85,75 @@ def select_tests(rows: pd.DataFrame, style: str = OWN) -> pd.DataFrame:
 
 
 def estimate_gate(rows: pd.DataFrame) -> dict[str, Any]:
-    """Estimate what there is to gain by choosing, on dev questions, and whether training finds anything."""
+    """Estimate the gate: whether there is anything to gain by choosing a configuration for each question.
+
+    The gate's rows have dev questions, which nobody learns from, under four choices that are made without a policy:
+
+        best per question    a configuration for each question, chosen on one sample of answers and scored on another
+        best per kind        the configuration with the best mean reward on the training questions of the kind
+        best constant        one configuration for all questions, the one with the best mean reward
+        most accurate        one configuration for all questions, the one with the best accuracy, whatever it costs
+
+    Args:
+        rows: Rows of `results.make_rows`.
+
+    Returns:
+        Paired differences by metric key, each of which begins with "gate.configuration.":
+
+        headroom: accuracy of best per question minus best constant.
+        headroom.<kind>: the same on the questions of one kind.
+        headroom_in_kind: accuracy of best per question minus best per kind, what is left when the kind is known.
+        headroom_of_kinds: accuracy of best per kind minus best constant, what knowing the kind gains.
+        headroom_at_any_cost: accuracy of best per question minus most accurate.
+        headroom_reward: reward of best per question minus best constant.
+        saving: share of the best constant's cost that best per question saves.
+        signal: reward of ARC minus random choices on test questions, whether training finds anything at all; left out
+            where one of them was not run.
+    """
     gate = rows[rows["split"] == GATE]
-    best = baselines.BEST_PER_QUESTION
-    constant, per_kind = baselines.BEST_CONSTANT, baselines.BEST_PER_KIND
-    prefix = "gate.configuration"
-    estimates: dict[str, Any] = {
-        f"{prefix}.headroom": estimate_difference(gate, "correct", best, constant),
-        f"{prefix}.headroom_in_kind": estimate_difference(gate, "correct", best, per_kind),
-        f"{prefix}.headroom_at_any_cost": estimate_difference(
-            gate, "correct", best, baselines.MOST_ACCURATE
-        ),
-        f"{prefix}.headroom_of_kinds": estimate_difference(gate, "correct", per_kind, constant),
-        f"{prefix}.headroom_reward": estimate_difference(gate, "reward", best, constant),
-        f"{prefix}.saving": estimate_saving(gate, best, constant),
+    per_question = baselines.BEST_PER_QUESTION
+    per_kind = baselines.BEST_PER_KIND
+    constant = baselines.BEST_CONSTANT
+    most_accurate = baselines.MOST_ACCURATE
+    # metric: (column, treatment, reference)
+    compared = {
+        "headroom": ("correct", per_question, constant),
+        "headroom_in_kind": ("correct", per_question, per_kind),
+        "headroom_at_any_cost": ("correct", per_question, most_accurate),
+        "headroom_of_kinds": ("correct", per_kind, constant),
+        "headroom_reward": ("reward", per_question, constant),
     }
-    for kind, of_kind in gate.groupby("group", sort=False):
-        estimates[f"{prefix}.headroom.{kind}"] = estimate_difference(
-            of_kind, "correct", best, constant
+    estimates: dict[str, Any] = {}
+    for metric, (column, treatment, reference) in compared.items():
+        estimates[metric] = estimate_difference(gate, column, treatment, reference)
+    estimates["saving"] = estimate_saving(gate, per_question, constant)
+    for kind, kind_rows in gate.groupby("group", sort=False):
+        estimates[f"headroom.{kind}"] = estimate_difference(
+            kind_rows, "correct", per_question, constant
         )
+
+    # Whether training finds anything
     tests = select_tests(rows)
     if {"arc", "random"} <= set(tests["method"]):
-        estimates[f"{prefix}.signal"] = estimate_difference(tests, "reward", "arc", "random")
-    return estimates
+        estimates["signal"] = estimate_difference(tests, "reward", "arc", "random")
+    return {f"gate.configuration.{metric}": estimate for metric, estimate in estimates.items()}
 
 
-def estimate_saving(gate: pd.DataFrame, treatment: str, reference: str) -> pd.Series:
-    """The share of a reference's mean cost that a treatment saves, in pairs of question and sample."""
-    mean_cost = gate.loc[gate["method"] == reference, "cost_usd"].mean()
-    saved = gate.assign(saving=-gate["cost_usd"] / mean_cost)
-    return estimate_difference(saved, "saving", treatment, reference)
+def estimate_saving(rows: pd.DataFrame, treatment: str, reference: str) -> pd.Series:
+    """Estimate which share of a reference's mean cost a treatment saves.
+
+    Args:
+        rows: Rows with method and cost_usd, on the same questions and samples for both methods.
+        treatment: Name of the method that may save.
+        reference: Name of the method whose mean cost is 1.
+
+    Returns:
+        Mean saving with its interval; negative where the treatment costs more.
+    """
+    reference_cost = rows.loc[rows["method"] == reference, "cost_usd"].mean()
+    # The difference of negative costs is what is saved.
+    relative = rows.assign(saving=-rows["cost_usd"] / reference_cost)
+    return estimate_difference(relative, "saving", treatment, reference)
 
 
 def estimate_levels(rows: pd.DataFrame) -> dict[str, Any]:
@@ -275,17 +314,30 @@ def estimate_errors(rows: pd.DataFrame) -> dict[str, Any]:
 
 
 def estimate_larger_agents(rows: pd.DataFrame) -> dict[str, Any]:
-    """Accuracy of ARC's choices with the larger agents minus the same with its own, over all kinds and by kind."""
+    """Estimate how much more accurate ARC's configurations are when larger agents carry them out.
+
+    ARC's policies learned with the agents of the lesson. The same configurations are tested with these agents (style
+    OWN) and with agents of a larger model (style LARGER), without further learning.
+
+    Args:
+        rows: Rows of `results.make_rows`.
+
+    Returns:
+        Accuracy with the larger agents minus with the lesson's: `larger.gap` over all kinds of questions, and
+        `larger.<kind>.gap`. Empty where larger agents were not tested.
+    """
     tests = rows[(rows["split"] == TEST) & (rows["method"] == "arc")]
     if not {OWN, LARGER} <= set(tests["style"]):
         return {}
+    rows_by_metric = {"larger.gap": tests}
+    for kind, kind_rows in tests.groupby("group", sort=False):
+        rows_by_metric[f"larger.{kind}.gap"] = kind_rows
     estimates = {}
-    pair = {"style": LARGER}, {"style": OWN}
-    for kind in ("", *dict.fromkeys(tests["group"])):
-        of_kind = tests[tests["group"] == kind] if kind else tests
-        difference = stats.paired_difference(of_kind, "correct", *pair).iloc[0]
-        name = f"larger.{kind}.gap" if kind else "larger.gap"
-        estimates[name] = _clip_to_range(difference, "correct")
+    for metric, metric_rows in rows_by_metric.items():
+        difference = stats.paired_difference(
+            metric_rows, "correct", {"style": LARGER}, {"style": OWN}
+        ).iloc[0]
+        estimates[metric] = _clip_to_range(difference, "correct")
     return estimates
 
 
@@ -301,37 +353,63 @@ def count_training(rows: pd.DataFrame) -> dict[str, Any]:
 def estimate_difference(
     rows: pd.DataFrame, column: str, treatment: str, reference: str
 ) -> pd.Series:
-    """The difference of two methods on the same questions, samples and, where both have them, seeds."""
-    compared = _repeat_for_seeds(rows[rows["method"].isin([treatment, reference])])
-    pair = {"method": treatment}, {"method": reference}
-    estimate = stats.paired_difference(compared, column, *pair).iloc[0]
-    return _clip_to_range(estimate, column)
+    """Estimate the mean of a column under one method minus under another, in pairs of rows.
 
+    A pair has the same question, the same sample of the answer and, of methods that were trained, the same seed.
 
-def _repeat_for_seeds(rows: pd.DataFrame) -> pd.DataFrame:
-    """Pair the seeds of two methods.
+    Args:
+        rows: Rows with method, seed, item, sample and the column.
+        column: What is compared, such as "correct" or "reward".
+        treatment: Name of the first method.
+        reference: Name of the method that is subtracted.
 
-    A method that has one run only is the same under every seed of the other; of two that were trained, the seeds that
-    both have are compared.
+    Returns:
+        Mean difference (value) with its interval (ci_low, ci_high), see `stats.paired_difference`.
     """
-    seeds_by_method = {
-        method: set(of_method["seed"]) for method, of_method in rows.groupby("method", sort=False)
-    }
-    trained = [seeds for seeds in seeds_by_method.values() if len(seeds) > 1]
-    if not trained:
+    compared = _match_seeds(rows[rows["method"].isin([treatment, reference])])
+    difference = stats.paired_difference(
+        compared, column, {"method": treatment}, {"method": reference}
+    ).iloc[0]
+    return _clip_to_range(difference, column)
+
+
+def _match_seeds(rows: pd.DataFrame) -> pd.DataFrame:
+    """Give two methods the same seeds, so that their rows can be paired.
+
+    Args:
+        rows: Rows of two methods. One that was trained has several seeds, any other has one.
+
+    Returns:
+        Rows under the seeds that every trained method has; those of a method with one seed are repeated under each of
+        them. Where no method was trained, all rows have seed 0.
+    """
+    seeds_by_method = {}
+    for method, method_rows in rows.groupby("method", sort=False):
+        seeds_by_method[method] = set(method_rows["seed"])
+    seeds_of_trained = [seeds for seeds in seeds_by_method.values() if len(seeds) > 1]
+    if not seeds_of_trained:
         return rows.assign(seed=0)
-    compared_seeds = sorted(set.intersection(*trained))
+
+    shared_seeds = sorted(set.intersection(*seeds_of_trained))
     tables = []
-    for method, of_method in rows.groupby("method", sort=False):
+    for method, method_rows in rows.groupby("method", sort=False):
         if len(seeds_by_method[method]) == 1:
-            tables += [of_method.assign(seed=seed) for seed in compared_seeds]
+            tables += [method_rows.assign(seed=seed) for seed in shared_seeds]
         else:
-            tables.append(of_method[of_method["seed"].isin(compared_seeds)])
+            tables.append(method_rows[method_rows["seed"].isin(shared_seeds)])
     return pd.concat(tables, ignore_index=True)
 
 
 def _clip_to_range(estimate: pd.Series, column: str) -> pd.Series:
-    """End the interval of a difference where the quantity's own range ends: accuracies differ by 1 at most."""
+    """Clip the interval of a difference to what is possible: quantities of 0 to 1 differ by 1 at most.
+
+    Args:
+        estimate: A difference with ci_low and ci_high.
+        column: Name of the quantity, which says its range.
+
+    Returns:
+        The estimate; of a quantity that is not between 0 and 1 as it was.
+    """
     if range_of_name(column) != UNIT:
         return estimate
     clipped = estimate.copy()

@@ -22,7 +22,7 @@ from lib.agent_configuration.synthetic_environment import (
 from lib.agent_configuration.synthetic_training import (
     Elites,
     StackedTrainings,
-    encode_choices,
+    encode_configurations,
     make_states,
 )
 from lib.experiment import seeds
@@ -30,11 +30,11 @@ from lib.experiment import seeds
 
 @dataclass(frozen=True)
 class SampledEvaluation:
-    """What sampled choices come to, (worlds, kinds) each.
+    """What sampled configurations come to, on average over the questions of a world and kind.
 
     Attributes:
-        reward: Their expected reward.
-        outside: The share of choices that no elite episode has; 0 where there is no elite.
+        reward: (worlds, kinds) expected reward.
+        outside: (worlds, kinds) share of the configurations that no elite episode has; 0 where there is no elite.
     """
 
     reward: np.ndarray
@@ -130,8 +130,16 @@ class ConfigurationEvaluation:
     def _evaluate_sampled(
         self, trainings: StackedTrainings, elites: Elites | None
     ) -> SampledEvaluation:
-        """Average over `num_samples` sampled choices for each question."""
-        elite_choices = None if elites is None else elites.list_choices()
+        """Evaluate configurations that are sampled `num_samples` times for each question.
+
+        Args:
+            trainings: The policies that choose.
+            elites: What the policies have imitated; None if they have not.
+
+        Returns:
+            Averages over questions and samples.
+        """
+        elite_codes = None if elites is None else elites.encode_elite_configurations()
         reward = 0.0
         outside = 0.0
         for sample in range(self.settings.num_samples):
@@ -140,9 +148,9 @@ class ConfigurationEvaluation:
             structures, has_atom = decisions.structures, decisions.has_atom
             probability = self._compute_probability(structures, has_atom)
             reward = reward + self._average(self._compute_reward(structures, probability))
-            if elite_choices is not None:
-                choices = encode_choices(self.world, self.kind, structures, has_atom)
-                is_outside = [choice not in elite_choices for choice in choices]
+            if elite_codes is not None:
+                codes = encode_configurations(self.world, self.kind, structures, has_atom)
+                is_outside = [code not in elite_codes for code in codes]
                 outside = outside + self._average(np.array(is_outside, float))
         num_samples = self.settings.num_samples
         return SampledEvaluation(reward / num_samples, outside / num_samples)

@@ -271,9 +271,8 @@ def train(
         kind = np.tile(rng.integers(len(KINDS), size=settings.batch), num_worlds)
         noise = settings.observation_noise * rng.standard_normal((settings.batch, len(KINDS)))
         noise = np.tile(noise, (num_worlds, 1))
-        uniform = np.tile(
-            rng.random(settings.batch), num_worlds
-        )  # decides whether answers are correct
+        # Decides whether answers are correct
+        uniform = np.tile(rng.random(settings.batch), num_worlds)
 
         # Configurations, and what they are rewarded with
         generator = seeds.torch_generator(*STREAM, "choices", seed=update)
@@ -303,6 +302,12 @@ def _make_trainers(
     settings: ConfigurationGlassSettings,
 ) -> tuple[BatchedPolicyTrainer, BatchedPolicyTrainer | None]:
     """Make the trainers of structure and prompt policies, with new value networks.
+
+    Args:
+        variant: What is trained.
+        trainings: The untrained policies.
+        num_worlds: Number of worlds, each with a training of its own.
+        settings: Learning rates and width of the layers.
 
     Returns:
         The trainer of the structure policies, and that of the prompt policies or None where there are none.
@@ -346,81 +351,98 @@ def _make_rules(variant: SyntheticConfigurationVariant, settings: ConfigurationS
 
 @dataclass(frozen=True)
 class Elites:
-    """The episodes that each training imitates.
+    """The elite of each world: the best episodes of its training, which SFT imitates.
 
     Attributes:
-        episodes: All n episodes of all trainings.
-        is_elite: (n,) bool.
-        tau: (trainings, kinds) threshold of the reward, by kind of question.
+        episodes: All n episodes of all worlds; `runs` has the number of the world, `groups` that of the kind.
+        is_elite: (n,) bool, whether an episode belongs to the elite of its world.
+        tau: (worlds, kinds) the reward that an episode must reach to belong to the elite.
     """
 
     episodes: EpisodeBatch
     is_elite: np.ndarray
     tau: np.ndarray
 
-    def list_choices(self) -> set[bytes]:
-        """The configurations of the elite, each with its world and kind, as `encode_choices` writes them."""
+    def encode_elite_configurations(self) -> set[bytes]:
+        """Encode the configurations of the elite episodes, to look up whether another configuration is among them.
+
+        Returns:
+            The different codes, see `encode_configurations`; a code also holds the world and the kind of its episode.
+        """
+        world = self.episodes.runs.numpy()
+        kind = self.episodes.groups.numpy()
         structures = repair_structures(self.episodes.structures.numpy()[:, :NUM_DIMENSIONS])
         has_atom = read_prompt_atoms(self.episodes.steps, len(self.episodes))
-        choices = encode_choices(
-            self.episodes.runs.numpy()[self.is_elite],
-            self.episodes.groups.numpy()[self.is_elite],
+        codes = encode_configurations(
+            world[self.is_elite],
+            kind[self.is_elite],
             structures[self.is_elite],
             has_atom[self.is_elite],
         )
-        return set(choices)
+        return set(codes)
 
 
-def encode_choices(
+def encode_configurations(
     world: np.ndarray, kind: np.ndarray, structures: np.ndarray, has_atom: np.ndarray
 ) -> list[bytes]:
-    """Write n choices as bytes, which are equal where world, kind and everything that has an effect are equal.
+    """Encode n configurations as bytes, so that they can be compared and looked up in a set.
+
+    A configuration is a structure (workflow, tools, budgets) and the atoms (prompt instructions) of each agent. It is
+    encoded with the world and the kind of question in which it was chosen. Codes of one world and kind are equal where
+    the configurations do the same: atoms of an agent that the workflow does not call are ignored.
 
     Args:
         world: (n,) number of the world.
-        kind: (n,) number of the question's kind.
+        kind: (n,) number of the kind of question.
         structures: (n, 6) valid structures.
-        has_atom: (n, 3, atoms) bool; what absent agents are told has no effect.
+        has_atom: (n, 3, atoms) bool, whether an agent has an atom in its prompt.
 
     Returns:
-        The bytes of each choice.
+        The n codes.
     """
+    # Ignore the atoms of absent agents
     workflow = structures[:, 0]
     is_present = AGENT_IS_PRESENT[workflow]  # (n, 3)
-    has_effect = has_atom & is_present[..., None]  # (n, 3, atoms)
-    columns = [world[:, None], kind[:, None], structures, has_effect.reshape(len(has_atom), -1)]
-    rows = np.concatenate(columns, 1).astype(np.int16)
+    has_active_atom = has_atom & is_present[..., None]  # (n, 3, atoms)
+
+    # One row of whole numbers for each configuration
+    active_atoms = has_active_atom.reshape(len(has_atom), -1)  # (n, 3 * atoms)
+    columns = [world[:, None], kind[:, None], structures, active_atoms]
+    rows = np.concatenate(columns, 1).astype(np.int16)  # (n, 1 + 1 + 6 + 3 * atoms)
     return [row.tobytes() for row in rows]
 
 
 def select_elites(
     episodes: EpisodeBatch, correct: np.ndarray, share: float, is_by_kind: bool
 ) -> Elites:
-    """Select the elite of each training: episodes that are correct and whose reward reaches the threshold tau.
+    """Select the elite of each world: episodes that are correct and whose reward reaches the threshold tau.
 
     Args:
-        episodes: All n episodes of all trainings.
-        correct: (n,) bool.
-        share: Share of the episodes that lie above a threshold.
-        is_by_kind: Whether each kind of question has a threshold of its own, or each training one for all kinds.
+        episodes: All n episodes of all worlds.
+        correct: (n,) bool, whether the answer of an episode was correct.
+        share: Share of the episodes that a threshold lets pass, see `policy_updates.elite`.
+        is_by_kind: Whether each kind of question has a threshold of its own; otherwise a world has one for all kinds.
 
     Returns:
-        The elites of all trainings.
+        The elites of all worlds.
     """
-    training = episodes.runs.numpy()
+    world = episodes.runs.numpy()
     kind = episodes.groups.numpy()
     reward = episodes.rewards.numpy()
+
+    # Kinds that share a threshold
     all_kinds = list(range(len(KINDS)))
-    groups_of_kinds = [[k] for k in all_kinds] if is_by_kind else [all_kinds]
-    tau = np.zeros((training.max() + 1, len(KINDS)))
-    is_elite = np.zeros(len(training), bool)
-    for number in range(len(tau)):
-        for kinds in groups_of_kinds:
-            rows = np.flatnonzero((training == number) & np.isin(kind, kinds))
-            is_elite_in_group, tau[number, kinds] = policy_updates.elite(
-                correct[rows], reward[rows], share
-            )
-            is_elite[rows[is_elite_in_group]] = True
+    kinds_by_threshold = [[number] for number in all_kinds] if is_by_kind else [all_kinds]
+
+    num_worlds = world.max() + 1
+    tau = np.zeros((num_worlds, len(KINDS)))
+    is_elite = np.zeros(len(world), bool)
+    for world_number in range(num_worlds):
+        for kinds in kinds_by_threshold:
+            rows = np.flatnonzero((world == world_number) & np.isin(kind, kinds))
+            is_elite_row, threshold = policy_updates.elite(correct[rows], reward[rows], share)
+            tau[world_number, kinds] = threshold
+            is_elite[rows[is_elite_row]] = True
     return Elites(episodes, is_elite, tau)
 
 

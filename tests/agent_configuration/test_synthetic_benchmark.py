@@ -34,7 +34,7 @@ from lib.agent_configuration.synthetic_environment import (
 )
 from lib.agent_configuration.synthetic_evaluation import ConfigurationEvaluation
 from lib.agent_configuration.synthetic_training import (
-    encode_choices,
+    encode_configurations,
     read_flat_atoms,
     repair_structures,
     select_elites,
@@ -126,10 +126,10 @@ def test_pinned_parts_and_what_absent_agents_are_told_change_nothing():
     zero, has_atom, other_atoms = np.zeros(1, int), *np.zeros((2, 1, 3, ATOMS_PER_AGENT), bool)
     other_atoms[0, 1, 2] = True
     direct, verify = np.zeros((1, 6), int), np.array([[2, 0, 0, 0, 0, 0]])
-    assert encode_choices(zero, zero, direct, has_atom) == encode_choices(
+    assert encode_configurations(zero, zero, direct, has_atom) == encode_configurations(
         zero, zero, direct, other_atoms
     )
-    assert encode_choices(zero, zero, verify, has_atom) != encode_choices(
+    assert encode_configurations(zero, zero, verify, has_atom) != encode_configurations(
         zero, zero, verify, other_atoms
     )
 
