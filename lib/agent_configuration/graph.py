@@ -101,13 +101,15 @@ class _RecordingModel:
 
 
 def trace_graph(workflow: str) -> Graph:
-    """Trace the graph of a workflow.
+    """Trace which calls of agents a workflow makes, and which of them waits for which.
+
+    The workflow's program is run under every combination of replies that may change its course.
 
     Args:
         workflow: Its name.
 
     Returns:
-        What all runs of its program have together.
+        A graph with the calls of all these runs.
 
     Raises:
         KeyError: There is no such workflow.
@@ -128,7 +130,16 @@ def trace_graph(workflow: str) -> Graph:
 
 
 def _run_workflow(workflow: str, recorder: _RecordingModel, loop: EventLoopThread) -> _Run:
-    """Run a workflow once, with all tools and the largest budgets."""
+    """Run a workflow once, with all tools and the largest budgets.
+
+    Args:
+        workflow: Its name.
+        recorder: The model of all agents, which writes down what each call was shown.
+        loop: The event loop that runs the program.
+
+    Returns:
+        The calls in order, and for each the calls whose marks it was shown.
+    """
     structure = repair_structure((WORKFLOWS.index(workflow), SUBSETS - 1, SUBSETS - 1, 2, 2, 2))
     team = Team(
         recorder,
@@ -144,14 +155,24 @@ def _run_workflow(workflow: str, recorder: _RecordingModel, loop: EventLoopThrea
 
 
 def _merge_runs(runs: Sequence[_Run]) -> Graph:
-    """Merge calls and edges of the runs into a graph; the i-th call of a role by an agent is one node in all runs."""
-    node_numbers: dict[tuple[str, int, int], int] = {}  # of (role, agent, i)
+    """Merge the runs of a workflow into one graph.
+
+    Args:
+        runs: All runs. The i-th call of an agent in a role is the same node in each of them.
+
+    Returns:
+        The graph, with every call and every edge that some run has.
+    """
+    node_numbers: dict[tuple[str, int, int], int] = {}  # by (role, agent, i)
     edges: set[tuple[int, int, bool]] = set()
     for run in runs:
+        # The node of each call of this run
         numbers = []
         for position, call in enumerate(run.calls):
             node = (*call, run.calls[:position].count(call))
             numbers.append(node_numbers.setdefault(node, len(node_numbers)))
+
+        # Edges to each call from those that it waits for
         for position, sources in enumerate(run.sources):
             edges |= {(numbers[source], numbers[position], True) for source in sources}
             # A call that a router sent for was shown nothing, and waits for the router all the same.
@@ -167,12 +188,20 @@ def _merge_runs(runs: Sequence[_Run]) -> Graph:
 
 
 def count_most_tool_calls() -> dict[str, int]:
-    """Count the most tool calls that one episode of each workflow can make, read off its graph."""
-    counts = {}
+    """Count for each workflow the most tool calls that one run of it can make.
+
+    A run is a sequence of calls of agents. The first two agents may have tools, and each call of them may call tools
+    up to MOST_TOOLS times. The third agent has none.
+
+    Returns:
+        The largest number of tool calls by name of the workflow.
+    """
+    most_tool_calls = {}
     for workflow in PROGRAMS:
-        # A program that branches shows the calls of all its ways; routing makes one of its two reasoners' calls.
-        nodes = trace_graph(workflow).nodes
-        callers_with_tools = [agent for _, agent in nodes if agent != THIRD]
-        num_calls = 1 if workflow == "routing" else len(callers_with_tools)
-        counts[workflow] = num_calls * MOST_TOOLS
-    return counts
+        agent_calls = trace_graph(workflow).nodes  # (role, agent) of each call
+        num_calls_with_tools = sum(agent != THIRD for _, agent in agent_calls)
+        # The graph of routing has both reasoners, of which a run calls one.
+        if workflow == "routing":
+            num_calls_with_tools = 1
+        most_tool_calls[workflow] = num_calls_with_tools * MOST_TOOLS
+    return most_tool_calls

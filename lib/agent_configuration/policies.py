@@ -240,23 +240,28 @@ class MultiDiscretePolicy(nn.Module):
             hidden = self.add_choice(hidden, dimension, actions[:, dimension])
         return torch.stack(logp_by_dimension, 1), torch.stack(entropy_by_dimension, 1)
 
-    def find_open_dimensions(self, workflows: torch.Tensor) -> torch.Tensor:
-        """Find the dimensions with more than one valid choice; one that is pinned is no step of an MDP.
+    def find_dimensions_with_choice(self, workflows: torch.Tensor) -> torch.Tensor:
+        """Find the dimensions in which a decision has more than one valid choice.
+
+        A workflow without a second agent leaves one valid choice in the dimensions of that agent. Such a dimension is
+        no step of an MDP.
 
         Args:
-            workflows: (n,) the workflow of each decision.
+            workflows: (n,) number of each decision's workflow.
 
         Returns:
             (n, dimensions) bool.
         """
-        is_open = []
+        has_choice = []
         for dimension, size in enumerate(self.sizes):
-            if self.masked and dimension:
-                num_valid = self.get_mask(dimension).sum(1)[workflows]  # (n,)
+            # Dimension 0 is the workflow itself, which has no mask.
+            if self.masked and dimension > 0:
+                num_valid_by_workflow = self.get_mask(dimension).sum(1)  # (workflows,)
+                num_valid = num_valid_by_workflow[workflows]  # (n,)
             else:
-                num_valid = torch.full_like(workflows, size)
-            is_open.append(num_valid > 1)
-        return torch.stack(is_open, 1)
+                num_valid = torch.full_like(workflows, size)  # (n,)
+            has_choice.append(num_valid > 1)
+        return torch.stack(has_choice, 1)
 
 
 def make_structure_policy(
@@ -265,20 +270,29 @@ def make_structure_policy(
     hidden: int = HIDDEN,
     tools: tuple[str, ...] = action_space.TOOLS,
 ) -> MultiDiscretePolicy:
-    """Make pi_struct of ARC.
+    """Make ARC's structure policy, pi_struct, with new weights.
+
+    It chooses the six dimensions of a structure one after the other, each given the choices before it: the workflow,
+    the tools of the first and the second agent, and the token budgets of all three agents.
 
     Args:
-        num_inputs: Length of a state.
-        masked: Whether choices that the workflow lacks are excluded.
+        num_inputs: Length of a state, the vector that describes a question.
+        masked: Whether to exclude choices that have no effect in the chosen workflow, such as tools of an agent that it
+            does not call.
         hidden: Width of the layers.
-        tools: The tools that agents may be given.
+        tools: Names of the tools that agents may be given; others are never chosen.
 
     Returns:
-        The policy, over the six dimensions of a structure.
+        The policy, whose choices are near uniform.
     """
-    masks = list(action_space.mask(tools).values())
+    masks_by_dimension = action_space.mask(tools)
     return MultiDiscretePolicy(
-        num_inputs, action_space.SIZES, chained=True, masked=masked, hidden=hidden, masks=masks
+        num_inputs,
+        action_space.SIZES,
+        chained=True,
+        masked=masked,
+        hidden=hidden,
+        masks=list(masks_by_dimension.values()),
     )
 
 

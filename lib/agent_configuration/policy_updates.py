@@ -294,7 +294,7 @@ def _update_stepwise(trainer: PolicyTrainer, batch: EpisodeBatch, rules: Rules) 
         Losses and entropy of the last epoch.
     """
     # A row for each choice; dimensions that the workflow pins are no steps.
-    is_step = trainer.policy.find_open_dimensions(batch.structures[:, 0])  # (n, dimensions)
+    is_step = trainer.policy.find_dimensions_with_choice(batch.structures[:, 0])  # (n, dimensions)
     episode, dimension = is_step.nonzero(as_tuple=True)  # (rows,) each
     position = is_step.cumsum(1)[episode, dimension] - 1  # t
     num_steps = is_step.sum(1)[episode]  # T

@@ -5,6 +5,10 @@ worlds says where choosing for each question pays, and after how many episodes a
 
 `synthetic_environment` has the worlds, `synthetic_training` the variants and how they learn, `synthetic_evaluation`
 what their choices are worth; here are the jobs.
+
+    world    an environment drawn from one seed, whose rewards are a formula; `glass` in the settings is about worlds
+    variant  one way to train: ARC, ARC with one part changed, or a flat policy
+    atlas    the split of the rows that belong to the map of worlds; `test` has all other rows
 """
 
 from __future__ import annotations
@@ -74,32 +78,54 @@ _FIELDS = {
 
 
 def run(settings: ConfigurationSettings, runs: str | Path = RUNS) -> pd.DataFrame:
-    """Do the jobs that are not done yet.
+    """Train and evaluate all variants in the synthetic worlds, and make the results table.
+
+    Jobs that were finished before are read from their folders.
 
     Args:
-        settings: Settings of the lesson; `glass` has those of the worlds.
-        runs: Folder of the jobs.
+        settings: Settings of lesson 07; their section `glass` is about the worlds.
+        runs: Folder with a folder for each job.
 
     Returns:
-        Rows of the results table. Split `test`: the variants and ARC's imitations by step (episodes), the best constant
-        and the optimum, each with its regret, the optimum's reward minus its own. Split `atlas`: see `map_worlds`.
+        The results table, with two splits. `test` has the reward and the regret (see `add_regret`) of each variant and
+        of ARC after imitation, by step (the number of training episodes), and of the best constant and the optimum.
+        `atlas` has the map of worlds, see `map_worlds`.
     """
     jobs = make_jobs(settings)
     sweep.run(run_job, jobs, runs, settings.jobs, "a world of configurations")
     tables = [artifacts.read_parquet(job.folder(runs) / "rows.parquet") for job in jobs]
-    rows = pd.concat(tables, ignore_index=True)
-
-    key = ["seed", "item"]
-    is_test = rows["split"] == "test"
-    optimum = rows[rows["method"] == "optimum"].set_index(key)["reward"]
-    keys = pd.MultiIndex.from_frame(rows.loc[is_test, key])
-    optimum_of_row = optimum.reindex(keys).to_numpy()
-    rows.loc[is_test, "regret"] = optimum_of_row - rows.loc[is_test, "reward"].to_numpy()
+    rows = add_regret(pd.concat(tables, ignore_index=True))
     return results_table.make_results(SYSTEM, rows.assign(backend="policy"))
 
 
+def add_regret(rows: pd.DataFrame) -> pd.DataFrame:
+    """Add the regret: the reward of the optimum minus that of the row, in the same world on the same kind of question.
+
+    Args:
+        rows: Rows with split, method, seed (of the world), item (a kind of question in that world) and reward.
+
+    Returns:
+        The rows with a column regret, which is NaN outside the split `test`.
+    """
+    is_test = rows["split"] == "test"
+    tests = rows[is_test]
+    world_and_kind = ["seed", "item"]
+    optimum = tests[tests["method"] == "optimum"].set_index(world_and_kind)["reward"]
+    optimum_of_row = optimum.reindex(pd.MultiIndex.from_frame(tests[world_and_kind]))
+    regret = rows["reward"].where(is_test)  # NaN outside the tests
+    regret[is_test] = optimum_of_row.to_numpy() - tests["reward"].to_numpy()
+    return rows.assign(regret=regret)
+
+
 def make_jobs(settings: ConfigurationSettings) -> list[sweep.Job]:
-    """Make the jobs: the map, the enumeration, and one for each variant."""
+    """Make the jobs of the benchmark.
+
+    Args:
+        settings: Settings of lesson 07.
+
+    Returns:
+        The job of the map of worlds, that of the best constants and optima, and one training job for each variant.
+    """
     jobs = [
         sweep.Job("atlas", _make_settings(settings, MAP, _FIELDS[MAP], ("ppo",))),
         sweep.Job("enumerated", _make_settings(settings, ENUMERATION, _FIELDS[ENUMERATION])),
@@ -121,13 +147,16 @@ def _make_settings(
     glass_fields: Sequence[str],
     sections: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Make the settings of a job, which decide its result.
+    """Make the settings of a job: everything that decides its result, and therefore its key.
 
     Args:
-        settings: Settings of the lesson.
-        kind: Kind of the job.
-        glass_fields: Fields of `glass` that it reads.
-        sections: Further sections of the settings that it reads.
+        settings: Settings of lesson 07.
+        kind: Kind of the job: MAP, ENUMERATION or TRAINING.
+        glass_fields: Fields of the section `glass` that the job reads.
+        sections: Further sections of the settings that the job reads.
+
+    Returns:
+        The kind, the settings that are read, and the VERSIONs of the code.
     """
     return {
         "job": kind,
@@ -157,12 +186,12 @@ def versions(kind: str) -> dict[str, int]:
 
 
 def run_job(job: sweep.Job, folder: Path, progress: sweep.JobProgress) -> None:
-    """Do one job and write its rows.
+    """Run one job, and write its rows to rows.parquet.
 
     Args:
         job: A job of any kind.
         folder: Folder of the job.
-        progress: Is told the share that is done.
+        progress: Called with the share of the job that is finished.
     """
     torch.set_num_threads(1)
     kind = job.settings["job"]
@@ -182,7 +211,7 @@ def run_job(job: sweep.Job, folder: Path, progress: sweep.JobProgress) -> None:
 
 
 def _make_central_worlds(settings: ConfigurationSettings) -> ConfigurationWorlds:
-    """A world for each seed, all with the interaction and the noise of the settings."""
+    """Make one world for each seed, all with the interaction and the noise of the settings."""
     glass = settings.glass
     worlds = [
         make_world(settings, seed, glass.interaction, glass.noise) for seed in range(glass.seeds)
@@ -199,8 +228,9 @@ def train_and_evaluate(
 
     Args:
         variant: What is trained.
-        worlds: One for each training; the settings say after how many episodes there is an evaluation.
-        report_progress: Is told the share of the episodes that is done.
+        worlds: One for each training; `glass.eval_points` of their settings says after how many episodes policies are
+            evaluated, `glass.sft_after` after how many ARC imitates its elite.
+        report_progress: Called with the share of the episodes that are finished.
 
     Returns:
         Rows of `ConfigurationEvaluation.make_rows`.
@@ -211,10 +241,12 @@ def train_and_evaluate(
     tables = []
 
     def evaluate(num_episodes: int, trainings: StackedTrainings) -> None:
-        """Add the rows of the policies after so many episodes, where an evaluation is due."""
+        """Evaluate the policies if this number of episodes is among those of the settings."""
         report_progress(num_episodes / eval_points[-1])
         if num_episodes in eval_points:
             tables.append(evaluation.make_rows(variant.name, trainings, num_episodes))
+
+        # Imitate the elite of all episodes so far
         if variant != ARC or num_episodes not in settings.glass.sft_after:
             return
         episodes = policy_updates.concatenate_batches(trainings.batches)
@@ -231,32 +263,37 @@ def train_and_evaluate(
 def map_worlds(
     settings: ConfigurationSettings, report_progress: Callable[[float], None] = lambda share: None
 ) -> pd.DataFrame:
-    """Measure after how many episodes ARC without a discount is better than the best constant, by kind of world.
+    """Measure in each world how many episodes ARC without a discount needs to be better than the best constant.
 
     Args:
-        settings: `glass` has the interactions, noises and seeds of the worlds.
-        report_progress: Is told the share of the episodes that is done.
+        settings: Settings of lesson 07; `glass` has the interactions, noises and seeds of the worlds.
+        report_progress: Called with the share of the episodes that are finished.
 
     Returns:
-        A row for each interaction, noise and seed, with gap (optimum minus constant), episodes (the first evaluation
-        from which on the policy is above the constant; the last one where it never is), and passed (1 where it is).
+        A row for each world, with its interaction, noise and seed, and
+        gap: reward of the optimum minus the best constant.
+        passed: 1 where the policy is above the constant at the last evaluation, otherwise 0.
+        episodes: those of the first evaluation from which on it stays above; those of the last where it has not passed.
     """
+    # A world for each combination of interaction, noise and seed
     glass = settings.glass
-    knobs = []
+    combinations = []
     worlds = []
     for interaction in glass.interactions:
         for noise in glass.noises:
             for seed in range(glass.map_seeds):
-                knobs.append((interaction, noise, seed))
+                combinations.append((interaction, noise, seed))
                 worlds.append(make_world(settings, seed, interaction, noise))
     stacked_worlds = stack_worlds(worlds)
+
+    # Train in all worlds side by side
     evaluation = ConfigurationEvaluation(stacked_worlds)
     bounds = compute_bounds(stacked_worlds)
     eval_points = []
     is_above = []
 
     def compare_with_constant(num_episodes: int, trainings: StackedTrainings) -> None:
-        """Note which policies are better than the constant of their world after so many episodes."""
+        """Compare the policies with the best constant of their world, every `map_every` episodes."""
         report_progress(num_episodes / glass.map_episodes)
         if num_episodes and num_episodes % glass.map_every == 0:
             rewards_by_world = evaluation.compute_greedy_rewards(trainings).mean(1)
@@ -265,11 +302,11 @@ def map_worlds(
 
     train(UNDISCOUNTED, stacked_worlds, glass.map_episodes, compare_with_constant)
 
-    # Whether a policy is above at an evaluation and at all later ones, (evaluations, R)
+    # Whether a policy is above at an evaluation and at all later ones, (evaluations, worlds)
     stays_above = np.logical_and.accumulate(np.stack(is_above)[::-1])[::-1]
     passed = stays_above.any(0)
     first_above = np.where(passed, stays_above.argmax(0), -1)
-    rows = pd.DataFrame(knobs, columns=["interaction", "noise", "seed"])
+    rows = pd.DataFrame(combinations, columns=["interaction", "noise", "seed"])
     return rows.assign(
         episodes=np.array(eval_points)[first_above].astype(float),
         passed=passed.astype(float),

@@ -167,7 +167,7 @@ def test_a_flat_policy_has_the_masks_of_the_hierarchy(kind):
 def test_parts_that_the_workflow_pins_are_no_steps_of_an_mdp():
     policy = parts("autoregressive")
     direct, verify = action_space.WORKFLOWS.index("direct"), action_space.WORKFLOWS.index("verify")
-    is_choice = policy.find_open_dimensions(torch.tensor([direct, verify]))
+    is_choice = policy.find_dimensions_with_choice(torch.tensor([direct, verify]))
     names = list(action_space.DIMENSIONS)
     assert not is_choice[0, names.index("tools2")] and is_choice[1, names.index("tools2")]
     assert is_choice[:, 0].all() and not is_choice[0, 9:].any() and is_choice[1, 9:].any()

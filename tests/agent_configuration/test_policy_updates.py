@@ -308,7 +308,7 @@ def test_an_mdp_discounts_each_choice_by_how_many_choices_come_after_it():
         trainer, None, batch, Rules(stepwise=True, gamma=0.5, epochs=1)
     )
     # "direct": workflow, tools1, three budgets but budget2, and three slots of the reasoner's atoms are choices.
-    num_choices = policy.find_open_dimensions(actions[:, 0]).sum(1).tolist()
+    num_choices = policy.find_dimensions_with_choice(actions[:, 0]).sum(1).tolist()
     assert num_choices == [7, 9]
     returns = [0.5 ** (6 - t) for t in range(7)] + [2 * 0.5 ** (8 - t) for t in range(9)]
     assert losses_of_update["structure_value"] == pytest.approx(
