@@ -1,7 +1,8 @@
 """Why an answer was wrong: the four kinds of ARC's appendix I, by rules over an episode.
 
 The first rule that fits decides, in the paper's order: configuration, extraction, reasoning, arithmetic, knowledge.
-Rules are the paper's, read for what episodes here have: notes instead of prose, tokens of lab tiers instead of 256.
+Rules are the paper's, applied to what an episode has here: notes instead of prose, and as a low budget the lowest tier
+instead of 256 tokens.
 """
 
 from lib.agent_configuration.action_space import Configuration
@@ -15,76 +16,150 @@ GROUPS = {  # the four categories of figure 6
     "configuration": "policy configuration", "extraction": "execution", "arithmetic": "execution",
     "reasoning": "reasoning", "knowledge": "knowledge gap", "unclassified": "unclassified",
 }  # fmt: skip
-_REASONED = 3  # steps of a solution that a single answer cannot replace (appendix I.2)
-_RETRIEVAL = {"search", "lookup", "python"}
-_ARITHMETIC = {"calculator", "python"}
-_FACTS = {"facts", "mixed"}
+_MANY_STEPS = 3  # of a solution, which a single answer cannot replace (appendix I.2)
+_RETRIEVAL_TOOLS = {"search", "lookup", "python"}
+_ARITHMETIC_TOOLS = {"calculator", "python"}
+_KINDS_WITH_FACTS = {"facts", "mixed"}  # kinds of questions that ask for a record
+
+Operation = tuple[str, str, str]  # of a step such as "7 + 8 = 15": sign, second number, result
 
 
 def classify(item: Item, configuration: Configuration, outcome: ConfiguredAnswer) -> str:
-    """One of `KINDS` for a wrong answer. Raises ValueError for a right one."""
+    """Classify why an answer is wrong.
+
+    Args:
+        item: The question, with a worked solution in steps.
+        configuration: The configuration that answered it.
+        outcome: The wrong answer, with the notes that the agents wrote on their way to it.
+
+    Returns:
+        The first of these kinds that fits, otherwise "reasoning" where there is no answer, and "unclassified" where
+        there is one:
+
+        configuration: The workflow, the budget or the tools are too small for the question.
+        extraction: An agent wrote the right answer, and another one was given.
+        reasoning: The steps of the solution are missing, or have other operations.
+        arithmetic: The operations are right, and a result is wrong.
+        knowledge: A fact was looked up, and the answer is wrong all the same; or it was not found.
+
+    Raises:
+        ValueError: The answer is right.
+    """
     if outcome.correct:
         raise ValueError(
             f"the answer {outcome.answer!r} is right; only wrong ones have a kind of error"
         )
-    steps = item.worked_solution.split(" ; ")
-    said = " ; ".join(note.steps for note in outcome.trail)
-    if _misconfigured(item, configuration, len(steps)):
+    solution = item.worked_solution.split(" ; ")  # steps
+    written = " ; ".join(note.steps for note in outcome.trail)  # by all agents
+    if _is_misconfigured(item, configuration, len(solution)):
         return "configuration"
-    correct = {item.reference, answer_in_words(item).reference}
-    if any(note.answer in correct for note in outcome.trail) or _ends_in(said, correct):
-        return "extraction"  # the right answer was there, and another one was given
-    if (not said and len(steps) >= _REASONED) or (
-        _wrong_operation(steps, said) and not _given_to_a_tool(item, said)
-    ):
+
+    # The right answer in a note, or at the end of what was written
+    right_answers = {item.reference, answer_in_words(item).reference}
+    is_in_note = any(note.answer in right_answers for note in outcome.trail)
+    if is_in_note or _ends_in(written, right_answers):
+        return "extraction"
+
+    # No steps at all, or the wrong ones
+    lacks_steps = not written and len(solution) >= _MANY_STEPS
+    has_other_operations = _has_other_operations(solution, written)
+    if lacks_steps or (has_other_operations and not _was_given_to_tool(item, written)):
         return "reasoning"
-    if _slipped(steps, said):
+
+    if _has_wrong_result(solution, written):
         return "arithmetic"
-    if item.group in _FACTS and (_RETRIEVAL & set(outcome.tools) or NOTHING in said.split()):
+    used_retrieval = bool(_RETRIEVAL_TOOLS & set(outcome.tools))
+    if item.group in _KINDS_WITH_FACTS and (used_retrieval or NOTHING in written.split()):
         return "knowledge"
     return "reasoning" if outcome.answer is None else "unclassified"
 
 
-def _misconfigured(item: Item, configuration: Configuration, steps: int) -> bool:
-    """I.1: a simple workflow or a low budget for many steps, or the tool is missing that a question asks for."""
-    tools = {tool for agent in (0, 1) for tool in configuration.tools(agent)}
-    needs_reckoning = item.group == "mixed" and not _ARITHMETIC & tools
-    needs_records = item.group in _FACTS and not {"search", "lookup"} & tools
-    simple = configuration.workflow == "direct" and steps >= _REASONED
-    return (
-        needs_reckoning
-        or needs_records
-        or simple
-        or (configuration.tier(0) == 0 and steps >= _REASONED)
-    )
+def _is_misconfigured(item: Item, configuration: Configuration, num_steps: int) -> bool:
+    """Check whether a configuration is too small for a question (appendix I.1).
+
+    Args:
+        item: The question.
+        configuration: The configuration that answered it.
+        num_steps: Number of steps of the solution.
+
+    Returns:
+        Whether many steps meet the workflow of a single call or the lowest budget, or whether no agent has a tool that
+        the kind of question needs.
+    """
+    tools = {*configuration.tools(0), *configuration.tools(1)}
+    lacks_arithmetic = item.group == "mixed" and not _ARITHMETIC_TOOLS & tools
+    lacks_records = item.group in _KINDS_WITH_FACTS and not {"search", "lookup"} & tools
+    has_many_steps = num_steps >= _MANY_STEPS
+    is_single_call = configuration.workflow == "direct"
+    has_lowest_budget = configuration.tier(0) == 0
+    is_too_simple = has_many_steps and (is_single_call or has_lowest_budget)
+    return lacks_arithmetic or lacks_records or is_too_simple
 
 
-def _ends_in(said: str, correct: set[str]) -> bool:
-    """Whether the last step that was written ends in a right answer."""
-    return bool(said) and said.split()[-1] in correct
+def _ends_in(written: str, right_answers: set[str]) -> bool:
+    """Check whether the last word that was written is a right answer."""
+    return bool(written) and written.split()[-1] in right_answers
 
 
-def _operations(steps: list[str]) -> list[tuple[str, str, str]]:
-    """(sign, second number, result) of each step that is a sum."""
-    words = [step.split() for step in steps]
-    return [(w[1], w[2], w[4]) for w in words if len(w) == 5 and w[3] == "=" and w[1] in "+-*"]
+def _read_operations(steps: list[str]) -> list[Operation]:
+    """Read the operations of the steps that are arithmetic, such as ("+", "8", "15") of "7 + 8 = 15"."""
+    operations = []
+    for step in steps:
+        words = step.split()
+        if len(words) == 5 and words[3] == "=" and words[1] in "+-*":
+            operations.append((words[1], words[2], words[4]))
+    return operations
 
 
-def _wrong_operation(steps: list[str], said: str) -> bool:
-    """I.2: the solution has an operation that was never written, or one was written that it has not."""
-    wanted, found = _operations(steps), _operations(said.split(" ; "))
-    return bool(wanted) and [w[:2] for w in found[: len(wanted)]] != [w[:2] for w in wanted]
+def _has_other_operations(solution: list[str], written: str) -> bool:
+    """Check whether the operations that were written differ from those of the solution (appendix I.2).
+
+    Args:
+        solution: Steps of the solution.
+        written: What the agents wrote, steps with " ; " between them.
+
+    Returns:
+        Whether sign or second number of an operation differ, in order, or an operation is missing. False for a solution
+        without operations.
+    """
+    expected = _read_operations(solution)
+    found = _read_operations(written.split(" ; "))[: len(expected)]
+    expected_without_results = [operation[:2] for operation in expected]
+    found_without_results = [operation[:2] for operation in found]
+    return bool(expected) and found_without_results != expected_without_results
 
 
-def _given_to_a_tool(item: Item, said: str) -> bool:
-    """Whether a tool was asked for the question's own sum or product, with whatever first number."""
-    sums = [step.partition(" : ")[0].split() for step in said.split(" ; ") if " : " in step]
-    return item.group == "mixed" and any(words[1:] == item.prompt.split()[-3:-1] for words in sums)
+def _was_given_to_tool(item: Item, written: str) -> bool:
+    """Check whether a tool computed the operation that the question asks for, whatever the first number.
+
+    Args:
+        item: The question; one of the kind "mixed" ends in an operation, such as "+ 38 ?".
+        written: What the agents wrote; the step of a tool is "call : result".
+
+    Returns:
+        Whether a call ends in the question's sign and second number.
+    """
+    if item.group != "mixed":
+        return False
+    asked_operation = item.prompt.split()[-3:-1]  # sign and second number
+    for step in written.split(" ; "):
+        call, separator, _ = step.partition(" : ")
+        if separator and call.split()[1:] == asked_operation:
+            return True
+    return False
 
 
-def _slipped(steps: list[str], said: str) -> bool:
-    """I.4: the right operations with another result."""
-    wanted, found = _operations(steps), _operations(said.split(" ; "))
-    return bool(wanted) and any(
-        a[:2] == b[:2] and a[2] != b[2] for a, b in zip(wanted, found, strict=False)
-    )
+def _has_wrong_result(solution: list[str], written: str) -> bool:
+    """Check whether an operation of the solution was written with another result (appendix I.4).
+
+    Args:
+        solution: Steps of the solution.
+        written: What the agents wrote, steps with " ; " between them.
+    """
+    expected = _read_operations(solution)
+    found = _read_operations(written.split(" ; "))
+    for expected_operation, found_operation in zip(expected, found, strict=False):
+        is_same_operation = expected_operation[:2] == found_operation[:2]
+        if is_same_operation and expected_operation[2] != found_operation[2]:
+            return True
+    return False
