@@ -25,9 +25,19 @@ NUM_QUESTIONS = 40  # training questions of each kind, as many as the searches o
 
 
 def make_table(prompts: Sequence[str], vectors: np.ndarray) -> pd.DataFrame:
-    """Rows with prompt and vector, each scaled so that its largest number is `LARGEST`, and rounded."""
-    scaled = LARGEST * vectors / np.abs(vectors).max(1, keepdims=True)  # (n, d)
-    return pd.DataFrame({"prompt": list(prompts), "vector": list(scaled.round().astype(np.int8))})
+    """Make the table that is recorded, with vectors as small whole numbers.
+
+    Args:
+        prompts: n questions.
+        vectors: (n, dimensions) their sentence vectors.
+
+    Returns:
+        A row for each question, with prompt and vector. A vector is scaled so that its largest number has the absolute
+        value LARGEST, and rounded.
+    """
+    largest_of_vector = np.abs(vectors).max(1, keepdims=True)  # (n, 1)
+    integers = (LARGEST * vectors / largest_of_vector).round().astype(np.int8)  # (n, dimensions)
+    return pd.DataFrame({"prompt": list(prompts), "vector": list(integers)})
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -35,9 +45,10 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--model", type=Path, required=True, help="folder of the encoder")
     options = parser.parse_args(arguments)
-    prompts = [
-        item.prompt for kind in KINDS for item in questions(kind.name, "train", NUM_QUESTIONS)
-    ]
+
+    prompts = []
+    for kind in KINDS:
+        prompts += [item.prompt for item in questions(kind.name, "train", NUM_QUESTIONS)]
     vectors = embed_prompts(prompts, options.model)
     path = artifacts.write_parquet(get_path(NAME), make_table(prompts, vectors))
     print(f"{len(prompts)} vectors of {vectors.shape[1]} numbers in {path}")

@@ -20,32 +20,35 @@ LARGEST = 127  # vectors are kept as integers of -127 to 127, each with its own 
 
 
 def get_path(name: str) -> Path:
-    """The file of an encoder, such as all-MiniLM-L6-v2."""
+    """Get the path of the file with the vectors of an encoder, such as "all-MiniLM-L6-v2"."""
     return FOLDER / f"{name}.parquet"
 
 
 def look_up_vectors(name: str, questions: Sequence[str]) -> np.ndarray:
-    """The recorded vectors of questions.
+    """Look up the recorded sentence vectors of questions.
 
     Args:
-        name: Of the encoder.
-        questions: Texts.
+        name: Name of the encoder that made the vectors.
+        questions: Texts of n questions.
 
     Returns:
-        (n, d) float32, each row of length 1.
+        (n, dimensions) float32, each vector of length 1.
 
     Raises:
         KeyError: A question was not recorded; the message names it.
     """
-    vectors = _read(get_path(name))
-    missing = [text for text in questions if text not in vectors]
+    vector_by_question = _read_vectors(get_path(name))
+    missing = [question for question in questions if question not in vector_by_question]
     if missing:
         raise KeyError(f"{name} was not recorded for {missing[0]!r}")
-    integers = np.array([vectors[text] for text in questions], np.float32)  # (n, d)
+    integers = np.array(
+        [vector_by_question[question] for question in questions], np.float32
+    )  # (n, dimensions)
     return integers / np.linalg.norm(integers, axis=1, keepdims=True)
 
 
 @cache
-def _read(path: Path) -> dict[str, np.ndarray]:
+def _read_vectors(path: Path) -> dict[str, np.ndarray]:
+    """Read the vectors of a file by question, as whole numbers of -LARGEST to LARGEST."""
     table = artifacts.read_parquet(path)
     return dict(zip(table["prompt"], table["vector"], strict=True))

@@ -38,51 +38,71 @@ COLUMNS = {LIKELIEST: "reward", SAMPLED: "drawn"}  # of the rows, by how choices
 MARGIN = 0.1  # of reward, where a right answer has 5: smaller differences count as none
 
 
-def estimate_synthetic_metrics(end: pd.DataFrame) -> dict[str, Any]:
-    """Estimate what the lesson keeps.
+def estimate_synthetic_metrics(final_rows: pd.DataFrame) -> dict[str, Any]:
+    """Estimate the metrics of lesson 07 that come from its synthetic worlds.
 
     Args:
-        end: Rows of the split `test` after the last episode.
+        final_rows: Rows of the split `test` after the last training episode.
 
     Returns:
-        Estimates by metric key.
+        Estimates by metric key, see the head of this module; `glass.backend` says what decides.
     """
     estimates: dict[str, Any] = {
-        "glass.headroom": estimate_headroom(end),
+        "glass.headroom": estimate_headroom(final_rows),
         "glass.backend": "policy",
     }
+
+    # ARC above its baselines
     prefixes = {ARC.name: "glass", UNDISCOUNTED.name: "glass.even"}
-    for (choices, method, baseline), estimate in compare_with_baselines(end).iterrows():
+    for (choices, method, baseline), estimate in compare_with_baselines(final_rows).iterrows():
         key = f"{prefixes[method]}.{BASELINES[baseline]}"
-        estimates[_name_choices(key, choices)] = estimate
-    for (imitation, choices), estimate in estimate_imitation(end).iterrows():
-        estimates[_name_choices(IMITATIONS[imitation], choices)] = estimate
-    floor = estimate_floor(end)
+        estimates[_add_choices_to_key(key, choices)] = estimate
+
+    # Imitation of the elite, and what theorem 3.2 says about it
+    for (imitation, choices), estimate in estimate_imitation(final_rows).iterrows():
+        estimates[_add_choices_to_key(IMITATIONS[imitation], choices)] = estimate
+    floor = estimate_floor(final_rows)
     estimates["glass.theorem.margin"] = floor["reward minus tau"].loc[TAU_PER_KIND]
     estimates["glass.theorem.outside"] = floor["share outside the elite"].loc[TAU_PER_KIND]
-    pair = {"method": ARC.name}, {"method": UNDISCOUNTED.name}
-    estimates["glass.gamma"] = stats.paired_difference(end, "instructions", *pair).iloc[0]
+
+    estimates["glass.gamma"] = _estimate_difference(
+        final_rows, "instructions", ARC.name, UNDISCOUNTED.name
+    )
     return estimates
 
 
-def estimate_headroom(end: pd.DataFrame) -> pd.Series:
-    """Reward of the optimum above the best constant: what choosing by the kind of question can win."""
-    pair = {"method": OPTIMUM}, {"method": BEST_CONSTANT}
-    return stats.paired_difference(end, "reward", *pair).iloc[0]
+def _estimate_difference(rows: pd.DataFrame, column: str, method: str, baseline: str) -> pd.Series:
+    """Estimate the mean of a column under a method minus under a baseline, in the same worlds."""
+    pair = {"method": method}, {"method": baseline}
+    return stats.paired_difference(rows, column, *pair).iloc[0]
+
+
+def estimate_headroom(final_rows: pd.DataFrame) -> pd.Series:
+    """Estimate the headroom: what a policy can gain at most by choosing by the kind of question.
+
+    Args:
+        final_rows: Rows after the last episode.
+
+    Returns:
+        Reward of the optimum (the best configuration for each kind) minus the best constant (one for all kinds).
+    """
+    return _estimate_difference(final_rows, "reward", OPTIMUM, BEST_CONSTANT)
 
 
 def compare_with_baselines(
-    end: pd.DataFrame, methods: Sequence[str] = (ARC.name, UNDISCOUNTED.name)
+    final_rows: pd.DataFrame, methods: Sequence[str] = (ARC.name, UNDISCOUNTED.name)
 ) -> pd.DataFrame:
-    """ARC minus each baseline in reward, inside an environment.
+    """Estimate the reward of ARC minus that of each baseline, in the same worlds.
+
+    Two comparisons are left out. The best constant samples nothing. ARC without a discount is not compared with
+    policies that have one, which would differ from it in two things.
 
     Args:
-        end: Rows after the last episode.
-        methods: ARC, with the discount or without.
+        final_rows: Rows after the last episode.
+        methods: Names of ARC with the discount and without.
 
     Returns:
-        Estimates indexed by choices (LIKELIEST or SAMPLED), method and minus. The best constant samples nothing, and
-        ARC without a discount is compared with what has none.
+        Estimates indexed by choices (LIKELIEST or SAMPLED), method and minus (the baseline).
     """
     differences = {}
     for choices, column in COLUMNS.items():
@@ -92,38 +112,48 @@ def compare_with_baselines(
                     continue
                 if method == UNDISCOUNTED.name and baseline in DISCOUNTED:
                     continue
-                pair = {"method": method}, {"method": baseline}
-                difference = stats.paired_difference(end, column, *pair).iloc[0]
+                difference = _estimate_difference(final_rows, column, method, baseline)
                 differences[choices, method, baseline] = difference
     return pd.DataFrame(differences).T.rename_axis(["choices", "method", "minus"])
 
 
 def estimate_imitation(rows: pd.DataFrame) -> pd.DataFrame:
-    """Reward after imitation of the elite minus before.
+    """Estimate what imitation of the elite changes: the reward of ARC after it minus before.
 
     Args:
         rows: Rows after one number of episodes.
 
     Returns:
-        Estimates indexed by imitation (one threshold for all kinds, or one for each) and choices.
+        Estimates indexed by imitation (ONE_TAU or TAU_PER_KIND: one threshold for all kinds of questions, or one for
+        each) and choices (LIKELIEST or SAMPLED).
     """
     differences = {}
     for imitation in IMITATIONS:
         for choices, column in COLUMNS.items():
-            pair = {"method": imitation}, {"method": ARC.name}
-            difference = stats.paired_difference(rows, column, *pair).iloc[0]
+            difference = _estimate_difference(rows, column, imitation, ARC.name)
             differences[imitation, choices] = difference
     return pd.DataFrame(differences).T.rename_axis(["imitation", "choices"])
 
 
 def estimate_floor(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """What theorem 3.2 promises of a perfect imitation, measured on networks: estimates by imitation."""
-    imitating = rows[rows["method"].isin(list(IMITATIONS))]
+    """Estimate how far imitation keeps the reward above tau, the threshold of the elite.
+
+    Theorem 3.2 says of a perfect imitation that its reward is at least tau, and that it chooses nothing outside the
+    elite. Networks imitate less than perfectly.
+
+    Args:
+        rows: Rows after one number of episodes.
+
+    Returns:
+        Estimates by imitation of "reward minus tau" and of "share outside the elite", both for sampled choices.
+    """
+    after_imitation = rows[rows["method"].isin(list(IMITATIONS))]
     return {
-        "reward minus tau": stats.mean(imitating, "margin", "method"),
-        "share outside the elite": stats.mean(imitating, "outside", "method"),
+        "reward minus tau": stats.mean(after_imitation, "margin", "method"),
+        "share outside the elite": stats.mean(after_imitation, "outside", "method"),
     }
 
 
-def _name_choices(key: str, choices: str) -> str:
+def _add_choices_to_key(key: str, choices: str) -> str:
+    """Make the metric key of an estimate for likeliest or for sampled choices."""
     return f"{key}.drawn" if choices == SAMPLED else key

@@ -5,6 +5,7 @@ from dataclasses import replace
 from itertools import product
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import nn
@@ -379,6 +380,21 @@ def test_steps_of_several_batches_stay_with_their_episodes():
     )
     both = policy_updates.concatenate_batches([episodes, episodes])
     assert both.steps.episode.tolist() == [0, 3, 8, 11] and len(both) == 16 and len(both.runs) == 16
+
+
+def test_the_regret_is_what_the_optimum_of_the_same_world_and_kind_has_more():
+    rows = pd.DataFrame(
+        [
+            ("atlas", "ARC", 0, "world 0", np.nan),
+            ("test", "ARC", 0, "world 0, hops", 1.0),
+            ("test", "optimum", 0, "world 0, hops", 3.0),
+            ("test", "ARC", 1, "world 1, hops", 2.0),
+            ("test", "optimum", 1, "world 1, hops", 2.5),
+        ],
+        columns=["split", "method", "seed", "item", "reward"],
+    )
+    regret = glass.add_regret(rows)["regret"].tolist()
+    assert np.isnan(regret[0]) and regret[1:] == [2.0, 0.0, 0.5, 0.0]
 
 
 # Keys ----------------------------------------------------------------------------------------------
