@@ -56,13 +56,14 @@ NAMES = {"correct": "accuracy", "reward": "reward", "cost_usd": "cost_usd", "tok
 
 
 def estimate_metrics(rows: pd.DataFrame) -> dict[str, Any]:
-    """Estimate what the lesson keeps; what needs a method that was not run is left out.
+    """Estimate all metrics of lesson 07 that come from its agents.
 
     Args:
         rows: Rows of `results.make_rows`.
 
     Returns:
-        Estimates (series) and single values by name.
+        Estimates (series with an interval) and single values by metric key, see the head of this module. Metrics of a
+        method that was not run are left out.
     """
     return (
         estimate_gate(rows)
@@ -80,7 +81,7 @@ def estimate_metrics(rows: pd.DataFrame) -> dict[str, Any]:
 
 
 def select_tests(rows: pd.DataFrame, style: str = OWN) -> pd.DataFrame:
-    """Test rows of a style; by default each policy on the kind that it learned from."""
+    """Select the rows of test questions in one style, see `results`; by default OWN, the kind that a policy learned."""
     return rows[(rows["split"] == TEST) & (rows["style"] == style)]
 
 
@@ -157,24 +158,39 @@ def estimate_saving(rows: pd.DataFrame, treatment: str, reference: str) -> pd.Se
 
 
 def estimate_levels(rows: pd.DataFrame) -> dict[str, Any]:
-    """Mean accuracy, reward, cost and tokens of each method on test questions."""
+    """Estimate the mean accuracy, reward, cost and tokens of each method on test questions.
+
+    Args:
+        rows: Rows of `results.make_rows`.
+
+    Returns:
+        Means with intervals by "<method>.<quantity>", such as "arc.accuracy".
+    """
     tests = select_tests(rows)
     estimates = {}
-    for column, name in NAMES.items():
+    for column, quantity in NAMES.items():
         for method, estimate in stats.mean(tests, column, "method").iterrows():
-            estimates[f"{method}.{name}"] = estimate
+            estimates[f"{method}.{quantity}"] = estimate
     return estimates
 
 
 def estimate_contrasts(rows: pd.DataFrame) -> dict[str, Any]:
-    """ARC minus each baseline in accuracy and reward, on the same questions, and its gain."""
+    """Estimate the contrasts: ARC minus each baseline on the same test questions.
+
+    Args:
+        rows: Rows of `results.make_rows`.
+
+    Returns:
+        contrast.arc_<baseline>.accuracy and .reward, of primary baselines also .cost_usd; and arc.gain, the reward of
+        ARC minus the best constant for each kind. Empty where ARC was not run.
+    """
     tests = select_tests(rows)
-    present = set(tests["method"])
-    if "arc" not in present:
+    tested_methods = set(tests["method"])
+    if "arc" not in tested_methods:
         return {}
     estimates: dict[str, Any] = {}
     for baseline in (*PRIMARY, *SECONDARY):
-        if baseline not in present:
+        if baseline not in tested_methods:
             continue
         columns = ["correct", "reward"]
         if baseline in PRIMARY:
@@ -187,35 +203,41 @@ def estimate_contrasts(rows: pd.DataFrame) -> dict[str, Any]:
 
 
 def decide_contrasts(estimates: Mapping[str, Any], column: str = "correct") -> pd.DataFrame:
-    """The contrasts of ARC with a verdict each.
+    """Decide what each contrast of ARC with a baseline says.
 
     Args:
         estimates: What `estimate_contrasts` returned.
-        column: What is compared, `correct` or `reward`.
+        column: What is compared, "correct" or "reward".
 
     Returns:
-        Estimates by baseline, with `verdict` and, of the primary ones, `significant_holm`.
+        A row for each baseline with the columns of the estimate, verdict (see `stats.verdict`), and significant_holm:
+        whether the difference is significant when all primary baselines are tested together (Holm), NaN for others.
     """
+    prefix = "contrast.arc_"
     suffix = f".{NAMES[column]}"
-    table = {
-        name.removeprefix("contrast.arc_").removesuffix(suffix): estimate
-        for name, estimate in estimates.items()
-        if name.startswith("contrast.arc_") and name.endswith(suffix)
-    }
-    frame = pd.DataFrame(table).T.rename_axis("baseline").infer_objects()
-    primary = [baseline for baseline in PRIMARY if baseline in frame.index]
-    significant = stats.holm(frame.loc[primary])
-    return frame.assign(
-        verdict=stats.verdict(frame, MARGINS[column]),
-        significant_holm=significant.reindex(frame.index),
+    estimate_by_baseline = {}
+    for metric, estimate in estimates.items():
+        if metric.startswith(prefix) and metric.endswith(suffix):
+            baseline = metric.removeprefix(prefix).removesuffix(suffix)
+            estimate_by_baseline[baseline] = estimate
+    contrasts = pd.DataFrame(estimate_by_baseline).T.rename_axis("baseline").infer_objects()
+
+    primary = [baseline for baseline in PRIMARY if baseline in contrasts.index]
+    significant = stats.holm(contrasts.loc[primary])
+    return contrasts.assign(
+        verdict=stats.verdict(contrasts, MARGINS[column]),
+        significant_holm=significant.reindex(contrasts.index),
     )
 
 
 def collect_verdicts(estimates: Mapping[str, Any]) -> dict[str, str | float]:
-    """The verdict and the minimum detectable effect of every contrast, by metric key.
+    """Collect the verdict and the minimum detectable effect (mde) of every contrast.
 
     Args:
         estimates: What `estimate_metrics` returned.
+
+    Returns:
+        Values by metric key, the key of the contrast with "_verdict" or "_mde" behind it.
     """
     values: dict[str, str | float] = {}
     for column in MARGINS:
@@ -227,7 +249,17 @@ def collect_verdicts(estimates: Mapping[str, Any]) -> dict[str, str | float]:
 
 
 def estimate_oracle(rows: pd.DataFrame) -> dict[str, Any]:
-    """Whether the oracle dominates, and the regret of every method against it."""
+    """Estimate the regret of every method: the reward of the oracle minus its own.
+
+    The oracle knows afterwards which of all configurations that were tried on a question has the highest reward.
+
+    Args:
+        rows: Rows of `results.make_rows`.
+
+    Returns:
+        regret.<method>, and oracle.dominates: whether no method has a higher reward than the oracle on any question.
+        Empty where there is no oracle.
+    """
     tests = select_tests(rows)
     if "oracle" not in set(tests["method"]):
         return {}
@@ -241,75 +273,118 @@ def estimate_oracle(rows: pd.DataFrame) -> dict[str, Any]:
 
 
 def estimate_atoms(rows: pd.DataFrame) -> dict[str, Any]:
-    """What each atom changes in accuracy and tokens, over all kinds and by kind."""
+    """Estimate what each atom (prompt instruction) changes: an episode with the atom minus the same one without.
+
+    Args:
+        rows: Rows of `results.make_rows`.
+
+    Returns:
+        atoms.<atom>.effect (accuracy) and .effect_tokens over all kinds of questions, with ".<kind>" behind them on one
+        kind, and atoms.idle, the number of atoms that change no episode. Empty where no atom was measured.
+    """
     atoms = rows[rows["split"] == ATOMS].drop(columns=["method", "atoms"], errors="ignore")
     if atoms.empty:
         return {}
     atoms = atoms.rename(columns={"style": "atom"})
-    table = atom_effects.estimate_atom_effects(atoms, ("correct", "tokens_out"))
+    effects = atom_effects.estimate_atom_effects(atoms, ("correct", "tokens_out"))
     estimates: dict[str, Any] = {}
-    for (atom, kind, column), estimate in table.iterrows():
-        name = atom.replace("/", "_")
-        ending = "effect" if column == "correct" else "effect_tokens"
+    for (atom, kind, column), effect in effects.iterrows():
+        atom_key = atom.replace("/", "_")
+        quantity = "effect" if column == "correct" else "effect_tokens"
         suffix = "" if kind == "all" else f".{kind}"
-        estimates[f"atoms.{name}.{ending}{suffix}"] = _clip_to_range(estimate, column)
-    idle = atom_effects.list_idle_atoms(atoms)
-    return estimates | {"atoms.idle": len(idle)}
+        estimates[f"atoms.{atom_key}.{quantity}{suffix}"] = _clip_to_range(effect, column)
+    estimates["atoms.idle"] = len(atom_effects.list_idle_atoms(atoms))
+    return estimates
 
 
 def estimate_transfer(rows: pd.DataFrame) -> dict[str, Any]:
-    """Accuracy of ARC's policy of one kind on another, minus that of the policy that learned there."""
+    """Estimate how well a policy that ARC trained on one kind of question does on another kind.
+
+    Args:
+        rows: Rows of `results.make_rows`; column `only` has the kind that a policy learned from, the source, and
+            `group` the kind that it is tested on, the target.
+
+    Returns:
+        transfer.<source>.<target>.gap: accuracy on the target of the policy that learned from the source, minus that of
+        the policy that learned from the target.
+    """
     tests = rows[(rows["split"] == TEST) & (rows["method"] == "arc")]
-    home = tests[tests["style"] == OWN]
-    away = tests[tests["style"] == OTHER]
+    own_kind = tests[tests["style"] == OWN]
+    other_kind = tests[tests["style"] == OTHER]
     estimates = {}
-    for (source, target), of_pair in away.groupby(["only", "group"], sort=False):
-        at_home = home[home["group"] == target]
-        compared = pd.concat([of_pair, at_home])
+    for (source, target), transferred in other_kind.groupby(["only", "group"], sort=False):
+        learned_there = own_kind[own_kind["group"] == target]
         difference = stats.paired_difference(
-            compared, "correct", {"only": source}, {"only": target}
-        )
-        estimates[f"transfer.{source}.{target}.gap"] = _clip_to_range(difference.iloc[0], "correct")
+            pd.concat([transferred, learned_there]), "correct", {"only": source}, {"only": target}
+        ).iloc[0]
+        estimates[f"transfer.{source}.{target}.gap"] = _clip_to_range(difference, "correct")
     return estimates
 
 
 def estimate_workflows(rows: pd.DataFrame) -> dict[str, Any]:
-    """Which workflow is best on each kind, by how much, and whether none is best on all."""
+    """Estimate which workflow is best on each kind of question, and how far it is ahead.
+
+    Args:
+        rows: Rows of `results.make_rows`.
+
+    Returns:
+        workflows.best.<kind>: name of the workflow with the highest accuracy.
+        workflows.lead.<kind>: its accuracy minus that of the next best workflow.
+        workflows.none_wins_everywhere: verdict on the claim that no workflow is best on all kinds.
+        Empty where fewer than two workflows were compared.
+    """
     by_workflow = rows[rows["split"] == BY_WORKFLOW]
     if by_workflow["method"].nunique() < 2:
         return {}
     leads = compare_workflows(by_workflow)
     estimates: dict[str, Any] = {"workflows.none_wins_everywhere": none_wins_everywhere(leads)}
-    next_best = leads.groupby("group", sort=False).head(1)
-    for (kind, best, _), lead in next_best.iterrows():
+    lead_over_next = leads.groupby("group", sort=False).head(1)
+    for (kind, best, _), lead in lead_over_next.iterrows():
         estimates[f"workflows.best.{kind}"] = best
         estimates[f"workflows.lead.{kind}"] = _clip_to_range(lead, "correct")
     return estimates
 
 
 def estimate_workflow_entropy(rows: pd.DataFrame) -> dict[str, Any]:
-    """Entropy of the workflows that each of ARC's policies chooses before SFT, by kind, over seeds."""
+    """Estimate how many different workflows ARC's policies choose before SFT, as an entropy.
+
+    Args:
+        rows: Rows of `results.make_rows`.
+
+    Returns:
+        arc_no_sft.workflow_entropy.<kind>: entropy in bits of the workflows that the policy of a kind chooses, mean
+        over seeds with a t interval. 0 bits is one workflow for all questions.
+    """
     arc = rows[rows["method"] == "arc_no_sft"]
+    adaptation = measure_adaptation(arc)  # a row for each seed and kind
     estimates = {}
-    for (method, kind), runs in measure_adaptation(arc).groupby(["method", "group"], sort=False):
-        interval = stats.t_interval(runs["entropy"].to_numpy(), NONNEGATIVE)
-        ends = {"value": interval.value, "ci_low": interval.ci_low, "ci_high": interval.ci_high}
-        estimates[f"{method}.workflow_entropy.{kind}"] = pd.Series(ends)
+    for (method, kind), seed_rows in adaptation.groupby(["method", "group"], sort=False):
+        interval = stats.t_interval(seed_rows["entropy"].to_numpy(), NONNEGATIVE)
+        estimates[f"{method}.workflow_entropy.{kind}"] = pd.Series(
+            {"value": interval.value, "ci_low": interval.ci_low, "ci_high": interval.ci_high}
+        )
     return estimates
 
 
 def estimate_errors(rows: pd.DataFrame) -> dict[str, Any]:
-    """Of each method the share of its wrong answers that are the configuration's, by the rules of appendix I."""
+    """Estimate for each method which share of its wrong answers its configurations are to blame for.
+
+    Args:
+        rows: Rows of `results.make_rows`; column `error` has the kind of error (`error_taxonomy`), "" of right answers.
+
+    Returns:
+        errors.<method>.configuration: share of the method's wrong answers.
+    """
     tests = select_tests(rows)
     wrong = tests[tests["error"] != ""]
     if wrong.empty:
         return {}
-    # Seeds are wrong on different questions, so that each has its own.
-    blamed = wrong.assign(
+    # Seeds are wrong on different questions, so each seed has items of its own.
+    wrong = wrong.assign(
         configuration=(wrong["error"] == "configuration").astype(float),
         item=wrong["seed"].astype(str) + "/" + wrong["item"].astype(str),
     )
-    shares = stats.mean(blamed, "configuration", "method")
+    shares = stats.mean(wrong, "configuration", "method")
     return {f"errors.{method}.configuration": share for method, share in shares.iterrows()}
 
 
@@ -342,7 +417,16 @@ def estimate_larger_agents(rows: pd.DataFrame) -> dict[str, Any]:
 
 
 def count_training(rows: pd.DataFrame) -> dict[str, Any]:
-    """Episodes of each of ARC's policies, and its trainings."""
+    """Count how much ARC was trained.
+
+    Args:
+        rows: Rows of `results.make_rows`.
+
+    Returns:
+        arc.episodes: episodes of the policy that had fewest.
+        arc.seeds: number of trainings.
+        Empty where ARC was not trained.
+    """
     train = rows[(rows["split"] == TRAIN) & (rows["method"] == "arc")]
     if train.empty:
         return {}
