@@ -46,7 +46,7 @@ PROMPTED = ("zero_shot", "few_shot")
 _CONSTANTS = ("base", "grid", "greedy", "random", "best_constant", "by_kind")
 _TRAIN_COLUMNS = ["correct", "reward", "cost_usd", "tokens_out", "used"]
 NUM_PARTS = 16  # of a training, in which shares of workflows are counted
-_KEPT_COLUMNS = [
+_COLUMNS = [
     "method", "seed", "split", "style", "group", "item", "sample", "step", "correct", "reward", "cost_usd", "seconds",
     "tokens_in", "tokens_out", "calls", "used", "allocated", "turns", "cut", "cut_by_model", "failures", "lost_calls",
     "workflow", "atoms", "digest", "only", "error", "failed", "lost_choice", "key", "prompt", "best_tools",
@@ -55,18 +55,26 @@ _KEPT_COLUMNS = [
 
 
 def label(method: str, params: Params) -> str:
-    """What tables call a method; one whose choices or texts a program makes is called scripted."""
+    """Make the name of a method in tables and figures.
+
+    Args:
+        method: Name in the rows, such as "zero_shot".
+        params: Say which models are used.
+
+    Returns:
+        The name; "(scripted)" follows where a program stands in for the language model of the method.
+    """
     name = label_method(method)
     models = params.llm.models
-    is_scripted_choice = (
-        method in PROMPTED and models[params.configuration.prompted].backend == "scripted"
-    )
-    is_scripted_text = method == "gepa" and models[params.configuration.model].backend == "lab"
-    return f"{name} (scripted)" if is_scripted_choice or is_scripted_text else name
+    prompted_backend = models[params.configuration.prompted].backend
+    agent_backend = models[params.configuration.model].backend
+    has_scripted_choices = method in PROMPTED and prompted_backend == "scripted"
+    has_scripted_texts = method == "gepa" and agent_backend == "lab"
+    return f"{name} (scripted)" if has_scripted_choices or has_scripted_texts else name
 
 
 def describe_backend(params: Params) -> str:
-    """Whose decisions the lesson's metrics rest on."""
+    """Describe the backend of the agents, larger ones included: which models the metrics rest on."""
     settings = params.configuration
     return params.llm.describe_backend([settings.model, settings.larger])
 
@@ -81,6 +89,7 @@ def make_rows(results: AgentConfigurationResults, params: Params) -> pd.DataFram
     Returns:
         Rows for `results_table.make_results`; `method` holds names, not labels.
     """
+    # Rows of every split
     tests = make_test_rows(results, params)
     gate = baselines.make_gate_rows(results.tried).assign(split=GATE, style="", seed=0)
     atoms = results.atoms.rename(columns={"atom": "style"}).assign(
@@ -97,24 +106,39 @@ def make_rows(results: AgentConfigurationResults, params: Params) -> pd.DataFram
         tables.append(make_training_rows(results.rollouts))
         tables.append(make_share_rows(results.rollouts))
     rows = pd.concat(tables, ignore_index=True)
+
+    # Rows without an item of their own have the question as item
     if "item" not in rows:
         rows["item"] = ""
     question = rows["group"].astype(str) + "/" + rows["prompt"].astype(str)
     rows["item"] = rows["item"].where(rows["item"].notna() & (rows["item"] != ""), question)
-    words = (
+
+    # Fill what a split has no value for
+    word_columns = (
         "style", "only", "error", "workflow", "atoms", "digest", "key", "prompt", "best_tools", "best_budget",
     )  # fmt: skip
-    for name in words:
+    for name in word_columns:
         rows[name] = rows[name].fillna("") if name in rows else ""
     rows["step"] = rows["step"].fillna(-1).astype(int) if "step" in rows else -1
     for name in ("seed", "sample", "calls", "failures", "tokens_in", "tokens_out"):
         rows[name] = rows[name].fillna(0).astype(int)
-    kept = [name for name in _KEPT_COLUMNS if name in rows]
-    return rows[kept].assign(role=rows["method"].map(find_role), backend=describe_backend(params))
+
+    columns = [name for name in _COLUMNS if name in rows]
+    return rows[columns].assign(
+        role=rows["method"].map(find_role), backend=describe_backend(params)
+    )
 
 
 def find_role(method: str) -> str:
-    """The role of a method in figures."""
+    """Find the role of a method, one of `results_table.ROLES`, which decides how figures show it.
+
+    Args:
+        method: Name of a method, or of a workflow in the split BY_WORKFLOW.
+
+    Returns:
+        "paper" for ARC's variants, "router" for other methods that choose for each question, "constant" for the rest,
+        and "oracle".
+    """
     if method == "oracle":
         return "oracle"
     if method in _CONSTANTS or method not in {*UNTRAINED, *NAMED}:
@@ -124,51 +148,89 @@ def find_role(method: str) -> str:
 
 
 def make_test_rows(results: AgentConfigurationResults, params: Params) -> pd.DataFrame:
-    """Test rows of every method, and of the oracle."""
+    """Make the rows of the split TEST: every method, and the oracle.
+
+    Args:
+        results: What `experiment.run` returned.
+        params: Say which model the agents are.
+
+    Returns:
+        Rows with style: LARGER where the agents are larger than those of the lesson, otherwise OWN where the policy
+        learned from the kind of question that it is tested on, or from no kind in particular, and OTHER elsewhere.
+    """
     settings = params.configuration
-    tried, tests = results.tried, results.tests
+    tests = results.tests
+
+    # Kind that a policy learned from (`only`), and style
     only = tests["only"].fillna("") if "only" in tests else pd.Series("", index=tests.index)
     is_own = (only == "") | (only == tests["group"])
     style = np.where(tests["model"] != settings.model, LARGER, np.where(is_own, OWN, OTHER))
     tests = tests.assign(style=style, only=only)
 
     # The oracle takes, afterwards, the best of all that was tried or chosen on the first sample.
-    first_sample = tried[tried["split"] == "test"]
-    own_rows = tests[tests["style"] == OWN]
-    oracle = baselines.select_oracle(first_sample, own_rows[own_rows["reward"].notna()])
+    tried_on_tests = results.tried[results.tried["split"] == "test"]
+    is_scored = (tests["style"] == OWN) & tests["reward"].notna()
+    oracle = baselines.select_oracle(tried_on_tests, tests[is_scored])
     oracle = oracle.assign(method="oracle", style=OWN, seed=0)
     rows = pd.concat([tests, oracle], ignore_index=True)
     return rows.assign(split=TEST, seed=rows["seed"].fillna(0).astype(int))
 
 
 def make_workflow_rows(tried: pd.DataFrame) -> pd.DataFrame:
-    """Test rows, for each workflow, of its configuration with the best mean reward on training questions."""
+    """Make the rows of the split BY_WORKFLOW: the best configuration of each workflow.
+
+    Args:
+        tried: The table of `AgentConfigurationResults`, with every configuration that was tried.
+
+    Returns:
+        Test rows of the configuration with the best mean reward on training questions, among those of the workflow in
+        the declared set; `method` is the workflow.
+    """
     declared = tried[tried["set"].isin([GRID, SAMPLED])]
-    tables = [
-        baselines.select_constant(of_workflow)
-        for _, of_workflow in declared.groupby("workflow", sort=False)
-    ]
+    tables = []
+    for _, workflow_rows in declared.groupby("workflow", sort=False):
+        tables.append(baselines.select_constant(workflow_rows))
     rows = pd.concat(tables, ignore_index=True)
     return rows.assign(method=rows["workflow"], split=BY_WORKFLOW, style="", seed=0)
 
 
 def make_training_rows(rollouts: pd.DataFrame) -> pd.DataFrame:
-    """Means over the episodes of each update and kind, and how many episodes were played (calls)."""
+    """Make the rows of the split TRAIN: means over the episodes of each update (step) and kind.
+
+    Args:
+        rollouts: A row for each training episode.
+    """
     return _average_episodes(rollouts, ["method", "seed", "only", "step"]).assign(split=TRAIN)
 
 
 def make_share_rows(rollouts: pd.DataFrame) -> pd.DataFrame:
-    """Of each part of ARC's training how many episodes had a workflow (calls), and their means."""
+    """Make the rows of the split SHARES: which workflows ARC chose in the course of its training.
+
+    Args:
+        rollouts: A row for each training episode.
+
+    Returns:
+        A row for each of NUM_PARTS equal parts of a training (step) and workflow: the number of episodes that had the
+        workflow (calls), and their means.
+    """
     arc = rollouts[rollouts["method"] == ARC.name]
-    num_steps = arc["step"].max() + 1
-    parts = arc.assign(step=arc["step"] * NUM_PARTS // num_steps)
-    shares = _average_episodes(parts, ["method", "seed", "only", "step", "workflow"])
+    num_updates = arc["step"].max() + 1
+    by_part = arc.assign(step=arc["step"] * NUM_PARTS // num_updates)
+    shares = _average_episodes(by_part, ["method", "seed", "only", "step", "workflow"])
     return shares.assign(split=SHARES)
 
 
-def _average_episodes(rollouts: pd.DataFrame, key: list[str]) -> pd.DataFrame:
-    """Means of groups of episodes, and how many they are (calls)."""
-    grouped = rollouts.groupby(key, sort=False)
+def _average_episodes(rollouts: pd.DataFrame, group_columns: list[str]) -> pd.DataFrame:
+    """Average the episodes of each group.
+
+    Args:
+        rollouts: A row for each training episode.
+        group_columns: Columns whose values define a group; `only` and `step` are among them.
+
+    Returns:
+        A row for each group, with the means of _TRAIN_COLUMNS and the number of episodes (calls).
+    """
+    grouped = rollouts.groupby(group_columns, sort=False)
     means = grouped[_TRAIN_COLUMNS].mean().reset_index()
     means["calls"] = grouped.size().to_numpy()
     means["tokens_out"] = means["tokens_out"].round().astype(int)
@@ -176,27 +238,42 @@ def _average_episodes(rollouts: pd.DataFrame, key: list[str]) -> pd.DataFrame:
 
 
 def make_label_rows(tried: pd.DataFrame) -> pd.DataFrame:
-    """What each training question wants, for the table of encoders; step is its number among those of its kind."""
+    """Make the rows of the split LABELS: which workflow, tools and budget are best for each training question.
+
+    Args:
+        tried: The table of `AgentConfigurationResults`, with every configuration that was tried.
+
+    Returns:
+        A row for each question, see `embeddings.label_questions`; step is its number among those of its kind.
+    """
     sampled = tried[(tried["split"] == "train") & (tried["set"] == SAMPLED)]
-    wanted = embeddings.label_questions(sampled)
+    best_parts = embeddings.label_questions(sampled)
     return pd.DataFrame(
         {
             "split": LABELS,
             "method": LABELS,
             "style": "",
             "seed": 0,
-            "group": wanted["group"],
-            "step": wanted.groupby("group").cumcount(),
-            "workflow": wanted["workflow"],
-            "best_tools": wanted["tools"],
-            "best_budget": wanted["budget"],
-            "item": wanted.index.astype(str),
+            "group": best_parts["group"],
+            "step": best_parts.groupby("group").cumcount(),
+            "workflow": best_parts["workflow"],
+            "best_tools": best_parts["tools"],
+            "best_budget": best_parts["budget"],
+            "item": best_parts.index.astype(str),
         }
     )
 
 
 def read_labels(rows: pd.DataFrame) -> pd.DataFrame:
-    """What `embeddings.label_questions` gives, from the results table, which has numbers in place of questions."""
+    """Read from the results table which workflow, tools and budget are best for each training question.
+
+    Args:
+        rows: Rows of `make_rows`, which have a number (step) in place of the question.
+
+    Returns:
+        A row for each question, as of `embeddings.label_questions`: prompt, group (the kind), steps (of its solution),
+        workflow, tools and budget.
+    """
     labels = rows[rows["split"] == LABELS]
     prompts = []
     steps = []
@@ -217,7 +294,7 @@ def read_labels(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def count_replies(rows: pd.DataFrame, params: Params) -> pd.DataFrame:
-    """How many turns of agents, and choices of prompted policies, gave no answer, by method and style.
+    """Count how many turns of agents, and how many choices of prompted policies, gave no answer.
 
     A turn that a budget cut off is what its configuration came to, and no defect of the model: only those that the
     model's own limit cut count as cut off.
@@ -260,7 +337,7 @@ def count_replies(rows: pd.DataFrame, params: Params) -> pd.DataFrame:
 
 
 def _read_count(rows: pd.DataFrame, column: str) -> pd.Series:
-    """A column of counts; 0 for methods that have nothing to count."""
+    """Read a column of counts as whole numbers; 0 where a method has nothing to count."""
     if column not in rows:
         return pd.Series(0, index=rows.index)
     return rows[column].fillna(0).astype(int)
@@ -286,29 +363,33 @@ def list_idle_atoms(rows: pd.DataFrame) -> list[str]:
 
 
 def compare_workflows(rows: pd.DataFrame) -> pd.DataFrame:
-    """How far the best workflow of each kind of question is ahead of each other one, in accuracy.
+    """Estimate how far the best workflow of each kind of question is ahead of every other one, in accuracy.
 
-    The best is picked by the numbers that are shown, so every lead has its interval.
+    The best is selected by the same numbers, so its leads are too large on average.
 
     Args:
         rows: Rows of the split BY_WORKFLOW.
 
     Returns:
-        Estimates indexed by group (the kind), best and other.
+        Leads (best minus other) indexed by group (the kind), best and other, the smallest lead of a kind first.
     """
     leads = {}
-    for kind, of_kind in rows.groupby("group", sort=False):
-        means = of_kind.groupby("method")["correct"].mean().round(12)
-        in_order = means.reindex([name for name in WORKFLOWS if name in means.index])
-        best = in_order.idxmax()
-        for other in in_order.sort_values(ascending=False, kind="stable").index[1:]:
-            pair = {"method": best}, {"method": other}
-            leads[kind, best, other] = stats.paired_difference(of_kind, "correct", *pair).iloc[0]
+    for kind, kind_rows in rows.groupby("group", sort=False):
+        # Of equal workflows the first in the paper's order is the best. Rounding undoes errors of summation.
+        accuracy = kind_rows.groupby("method")["correct"].mean().round(12)
+        accuracy = accuracy.reindex([name for name in WORKFLOWS if name in accuracy.index])
+        ranked = accuracy.sort_values(ascending=False, kind="stable").index
+        best = accuracy.idxmax()
+        for other in ranked[1:]:
+            lead = stats.paired_difference(
+                kind_rows, "correct", {"method": best}, {"method": other}
+            ).iloc[0]
+            leads[kind, best, other] = lead
     return pd.DataFrame(leads).T.rename_axis(["group", "best", "other"])
 
 
 def none_wins_everywhere(leads: pd.DataFrame) -> str:
-    """The verdict on the paper's claim that no workflow is best everywhere.
+    """Decide on the paper's claim that no workflow is best on every kind of question.
 
     Args:
         leads: What `compare_workflows` returned.
@@ -317,42 +398,59 @@ def none_wins_everywhere(leads: pd.DataFrame) -> str:
         "holds" where every workflow is significantly behind another one on some kind, with all leads tested at once
         (Holm); "does not hold" where one workflow has the highest mean on all kinds, alone; otherwise "undecided".
     """
-    best, other = (set(leads.index.get_level_values(level)) for level in ("best", "other"))
-    if len(best) == 1 and (leads["value"] > 0).all():
+    best_workflows = set(leads.index.get_level_values("best"))
+    other_workflows = set(leads.index.get_level_values("other"))
+    if len(best_workflows) == 1 and (leads["value"] > 0).all():
         return FAILS
-    is_behind = stats.holm(leads) & (leads["ci_low"] > 0)
-    beaten = set(leads.index[is_behind].get_level_values("other"))
-    return UNDECIDED if (best | other) - beaten else HOLDS
+    is_significant = stats.holm(leads) & (leads["ci_low"] > 0)
+    beaten_workflows = set(leads.index[is_significant].get_level_values("other"))
+    is_every_one_beaten = beaten_workflows >= best_workflows | other_workflows
+    return HOLDS if is_every_one_beaten else UNDECIDED
 
 
 # How choices adapt (ARC, table 2) -------------------------------------------------------------------
 
 
 def count_unique(workflows: np.ndarray) -> float:
-    """How many workflows are chosen, of (n,)."""
+    """Count the different workflows among the choices for n questions, (n,)."""
     return float(len(np.unique(workflows)))
 
 
 def compute_entropy(workflows: np.ndarray) -> float:
-    """Entropy of the workflows' shares, in bits."""
+    """Compute the entropy in bits of how often each workflow was chosen, from the choices for n questions, (n,)."""
     shares = np.unique(workflows, return_counts=True)[1] / len(workflows)
     return float(-(shares * np.log2(shares)).sum())
 
 
 def compute_gini(workflows: np.ndarray) -> float:
-    """Gini coefficient of the shares of the workflows in use: 0 where all are used alike."""
+    """Compute how unevenly workflows were chosen, as a Gini coefficient.
+
+    Args:
+        workflows: (n,) the workflow that was chosen for each question.
+
+    Returns:
+        0 where all workflows in use were chosen equally often, towards 1 where one was chosen nearly always.
+    """
     shares = np.sort(np.unique(workflows, return_counts=True)[1] / len(workflows))
     n = len(shares)
     return float((2 * np.arange(1, n + 1) - n - 1) @ shares / n)
 
 
 def measure_adaptation(rows: pd.DataFrame) -> pd.DataFrame:
-    """Table 2 of ARC: workflows, entropy and Gini of what each method and seed chooses for a kind of question."""
+    """Measure how much the choice of a workflow varies between questions (ARC, table 2).
+
+    Args:
+        rows: Rows of `make_rows`.
+
+    Returns:
+        A row for each method, seed and group (the kind of question): workflows (how many different ones are chosen),
+        entropy (in bits) and gini.
+    """
     tests = rows[(rows["split"] == TEST) & (rows["style"] == OWN)]
-    measured = []
-    for (method, seed, kind), of_run in tests.groupby(["method", "seed", "group"], sort=False):
-        workflows = of_run["workflow"].to_numpy()
-        measured.append(
+    measures = []
+    for (method, seed, kind), policy_rows in tests.groupby(["method", "seed", "group"], sort=False):
+        workflows = policy_rows["workflow"].to_numpy()
+        measures.append(
             {
                 "method": method,
                 "seed": seed,
@@ -363,4 +461,4 @@ def measure_adaptation(rows: pd.DataFrame) -> pd.DataFrame:
             }
         )
     columns = ["method", "seed", "group", "workflows", "entropy", "gini"]
-    return pd.DataFrame(measured, columns=columns)
+    return pd.DataFrame(measures, columns=columns)
