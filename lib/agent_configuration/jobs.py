@@ -75,7 +75,9 @@ _SEARCHES = (DECLARED_SET, GREEDY_SEARCH, PROMPTED_POLICIES, PROMPT_OPTIMIZERS)
 def make_jobs(
     params: Params, compared: Sequence[ConfigurationVariant], models: Path
 ) -> list[sweep.Job]:
-    """Make the jobs that build on no other: the declared set and the trainings first, for they take longest.
+    """Make the jobs that need no result of another one.
+
+    The declared set and the trainings come first, for they take longest.
 
     Args:
         params: All settings.
@@ -119,14 +121,32 @@ def make_jobs(
 
 
 def make_choices_job(params: Params, models: Path, trainings: Sequence[sweep.Job]) -> sweep.Job:
-    """Make the job that tries every choice of every trained policy on all test questions of its kind."""
+    """Make the job that tries every configuration that a trained policy chose on all test questions of the kind.
+
+    Args:
+        params: All settings.
+        models: Folder of the lab models.
+        trainings: The training jobs, whose results it reads.
+
+    Returns:
+        The job, whose key depends on the keys of the trainings.
+    """
     decided_by = make_settings(params, models, POLICY_CHOICES, COMMON_FIELDS)
     inputs = {job.label: job.key for job in trainings}
     return sweep.Job("choices", decided_by | {"inputs": inputs})
 
 
 def make_constants_job(params: Params, models: Path, jobs: Sequence[sweep.Job]) -> sweep.Job:
-    """Make the job that tests the best configurations of the searches among these jobs."""
+    """Make the job that tests the best configurations of the searches.
+
+    Args:
+        params: All settings.
+        models: Folder of the lab models.
+        jobs: Jobs of any kind; the job reads the results of the searches among them.
+
+    Returns:
+        The job, whose key depends on the keys of the searches.
+    """
     decided_by = make_settings(params, models, CONSTANTS, COMMON_FIELDS)
     searches = [job for job in jobs if job.settings["job"] in (DECLARED_SET, GREEDY_SEARCH)]
     return sweep.Job("constants", decided_by | {"inputs": {job.label: job.key for job in searches}})
@@ -149,7 +169,9 @@ def list_training_fields(variant: ConfigurationVariant) -> list[str]:
 
 
 def make_settings(params: Params, models: Path, kind: str, fields: Sequence[str]) -> dict[str, Any]:
-    """Make the settings of a job, which decide its result; files, models and encoder are in them by content.
+    """Make the settings of a job: everything that decides its result, and therefore its key.
+
+    Files, models and the encoder are in them by a hash of their content.
 
     Args:
         params: All settings.
@@ -160,17 +182,23 @@ def make_settings(params: Params, models: Path, kind: str, fields: Sequence[str]
     Returns:
         The settings.
     """
-    settings, llm = params.configuration, params.llm
+    settings = params.configuration
+    llm = params.llm
+
+    # Models that the job asks
     asked_models = [
         getattr(settings, field) for field in ("model", "larger", "prompted") if field in fields
     ]
     agent_models = [getattr(settings, field) for field in ("model", "larger") if field in fields]
     if any(llm.models[name].backend != "lab" for name in agent_models):
         fields = (*fields, "hosted_tiers")
+
+    # Of a lab model, the weights are in the settings too.
     agent = llm.models[settings.model]
     base_model = None
     if agent.backend == "lab":
         base_model = agent.model or settings.model
+
     decided_by = {
         "job": kind,
         "configuration": settings.to_job_settings(*fields),

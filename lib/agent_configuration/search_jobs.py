@@ -66,13 +66,14 @@ class NumberedConfiguration:
 
 
 def declare_configurations(bench: ConfigurationWorkbench) -> list[NumberedConfiguration]:
-    """Declare the configurations that are tried on every question: the grid, the base, and sampled ones.
+    """Declare the configurations that are tried on every question, before any training.
 
     Args:
         bench: Has the settings and the library of atoms.
 
     Returns:
-        The configurations, which are fixed before any training.
+        The grid (see `search.make_grid`), the base configuration `search.BASE`, and configurations sampled at random,
+        numbered in this order.
     """
     settings = bench.settings
     grid = search.make_grid(settings.grid)
@@ -122,16 +123,17 @@ def try_everywhere(
         "dev": settings.dev_items,
         "test": settings.test_items,
     }
-    jobs = []
+
+    # Every configuration on every question of every split, with the columns that say which
+    configured_questions = []
     labels = []
     for candidate in candidates:
         for split, (source, draw) in SPLITS.items():
+            label = {"split": split, "set": candidate.set_name, "number": candidate.number}
             for item in bench.draw_items(source, num_items[source]):
-                jobs.append(ConfiguredQuestion(item, candidate.configuration, draw))
-                labels.append(
-                    {"split": split, "set": candidate.set_name, "number": candidate.number}
-                )
-    rows = bench.play(settings.model, jobs).drop(columns=["text"])
+                configured_questions.append(ConfiguredQuestion(item, candidate.configuration, draw))
+                labels.append(label)
+    rows = bench.play(settings.model, configured_questions).drop(columns=["text"])
     return rows.assign(**pd.DataFrame(labels).to_dict("list"))
 
 
@@ -139,18 +141,20 @@ def try_everywhere(
 
 
 def search_greedily(bench: ConfigurationWorkbench, run: JobRun) -> None:
-    """Search greedily on the training questions of each kind, then try the ends of all searches on all questions.
+    """Search greedily for the best configuration of each kind of question, then try those that were found everywhere.
 
-    Writes the tables greedy (the paths of the searches) and tried.
+    Writes the tables greedy (after each step of a search the number of configurations tried and the best mean reward so
+    far) and tried.
 
     Args:
         bench: Agents, questions and rewards.
         run: The job.
     """
     settings = bench.settings
-    ends = []
+    best_configurations = []
     paths = []
     for number, kind in enumerate(KINDS):
+        # Search on training questions of this kind
         items = bench.draw_items("train", settings.search_items, (kind.name,))
 
         def score(candidates: Sequence[Configuration], items: Sequence[Item] = items) -> np.ndarray:
@@ -158,29 +162,33 @@ def search_greedily(bench: ConfigurationWorkbench, run: JobRun) -> None:
 
         atom_names = bench.list_atom_names(kind.name)
         best, path = search.search_greedily(score, rounds=GREEDY_ROUNDS, atoms=atom_names)
-        ends.append(NumberedConfiguration(GREEDY_NUMBER + number, GREEDY, best))
+        best_configurations.append(NumberedConfiguration(GREEDY_NUMBER + number, GREEDY, best))
         paths.append(pd.DataFrame(path, columns=["tried", "reward"]).assign(group=kind.name))
         run.report_progress((number + 1) / (len(KINDS) + 1))
     run.write_table("greedy", pd.concat(paths, ignore_index=True))
-    run.write_table("tried", try_everywhere(bench, ends))
+    run.write_table("tried", try_everywhere(bench, best_configurations))
 
 
 def _compute_mean_rewards(
     bench: ConfigurationWorkbench, candidates: Sequence[Configuration], items: Sequence[Item]
 ) -> np.ndarray:
-    """Compute the mean reward of each candidate, over questions to which every candidate has an answer.
+    """Compute the mean reward of n configurations on the same questions.
+
+    Questions of which the infrastructure lost an answer are left out for all configurations.
 
     Args:
         bench: Agents and rewards.
-        candidates: n configurations.
+        candidates: The n configurations.
         items: The questions.
 
     Returns:
         (n,) mean rewards, 0 where the infrastructure lost an answer to every question.
     """
-    jobs = [ConfiguredQuestion(item, candidate) for candidate in candidates for item in items]
-    rewards = bench.play(bench.settings.model, jobs)["reward"].to_numpy()
-    rewards = rewards.reshape(len(candidates), len(items))
+    configured_questions = [
+        ConfiguredQuestion(item, candidate) for candidate in candidates for item in items
+    ]
+    rows = bench.play(bench.settings.model, configured_questions)
+    rewards = rows["reward"].to_numpy().reshape(len(candidates), len(items))
     has_lost_answer = np.isnan(rewards).any(axis=0)  # (items,)
     scored = rewards[:, ~has_lost_answer]
     if not scored.size:
@@ -201,12 +209,13 @@ def prompt_policies(bench: ConfigurationWorkbench, run: JobRun) -> None:
     settings = bench.settings
     items = bench.draw_items("test", settings.test_items)
     model = bench.open_model(settings.prompted)
+    examples_by_method = {"zero_shot": [], "few_shot": _collect_examples(bench)}
     tables = []
-    for name, examples in (("zero_shot", []), ("few_shot", _collect_examples(bench))):
+    for method, examples in examples_by_method.items():
         choices = bench.loop.run(prompted_baseline.choose_configurations(model, items, examples))
         configurations = [choice.configuration for choice in choices]
         tests = bench.test_configurations(items, configurations, settings.model).assign(
-            method=name,
+            method=method,
             seed=0,
             failed=[float(choice.is_fallback) for choice in choices],
             lost_choice=[float(choice.is_lost) for choice in choices],
@@ -219,16 +228,23 @@ def prompt_policies(bench: ConfigurationWorkbench, run: JobRun) -> None:
 
 
 def _collect_examples(bench: ConfigurationWorkbench) -> list[Example]:
-    """Collect examples for the few-shot prompt: for each kind's first training question the best and the worst of
-    some configurations of the grid."""
+    """Collect the examples of the few-shot prompt, each a question with a configuration and its reward.
+
+    Args:
+        bench: Agents, questions and rewards.
+
+    Returns:
+        For the first training question of each kind, the best and the worst of about NUM_EXAMPLES configurations of the
+        grid.
+    """
     settings = bench.settings
     every_nth = max(1, settings.grid // NUM_EXAMPLES)
     candidates = search.make_grid(settings.grid)[::every_nth]
     examples = []
     for kind in KINDS:
         item = bench.draw_items("train", 1, (kind.name,))[0]
-        jobs = [ConfiguredQuestion(item, candidate) for candidate in candidates]
-        rewards = bench.play(settings.model, jobs)["reward"].dropna()
+        configured_questions = [ConfiguredQuestion(item, candidate) for candidate in candidates]
+        rewards = bench.play(settings.model, configured_questions)["reward"].dropna()
         if len(rewards):  # none where a provider's filter stops the question
             for number in (int(rewards.idxmax()), int(rewards.idxmin())):
                 reward = float(rewards[number])
@@ -332,7 +348,18 @@ def _optimize_with_gepa(
     kind_name: str,
     seed: int,
 ) -> Candidate:
-    """Evolve the prompts of all agents on training questions of one kind."""
+    """Evolve the prompts of all agents on training questions of one kind with GEPA.
+
+    Args:
+        bench: Agents, atoms and settings.
+        prompted: The system whose prompts are evolved.
+        items: Training questions.
+        kind_name: Name of their kind.
+        seed: Seed of the search.
+
+    Returns:
+        The best prompts.
+    """
     # imported late: gepa loads more than a second of modules that no other job needs
     from lib.agent_configuration import gepa_baseline
 
@@ -371,19 +398,19 @@ def try_policy_choices(bench: ConfigurationWorkbench, run: JobRun) -> None:
         items = bench.draw_items("test", settings.test_items, (kind,))
         for split in ("test", "again"):
             _, draw = SPLITS[split]
-            jobs = [
+            configured_questions = [
                 ConfiguredQuestion(item, configuration, draw)
                 for configuration in configurations
                 for item in items
             ]
-            rows = bench.play(settings.model, jobs).drop(columns=["text"])
+            rows = bench.play(settings.model, configured_questions).drop(columns=["text"])
             tables.append(rows.assign(split=split, set="policies", number=-1))
         run.report_progress((number + 1) / len(choices_by_kind))
     run.write_table("tried", pd.concat(tables, ignore_index=True))
 
 
 def _collect_policy_choices(run: JobRun, model: str) -> dict[str, list[Configuration]]:
-    """The different configurations that trained policies chose for questions of the kind that they learned from.
+    """Collect the different configurations that trained policies chose for questions of the kind they learned from.
 
     Args:
         run: The job whose inputs are the trainings.

@@ -319,13 +319,19 @@ class ConfigurationTraining:
         train_side_by_side([self], num_updates=1)
 
     def choose(self) -> PendingBatch:
-        """Sample the questions of the next update, and a configuration for each."""
+        """Sample the questions of the next update, and let the policy choose a configuration for each.
+
+        Returns:
+            The batch before it was played. Of GRPO it has each question `plan.group` times, one after the other.
+        """
+        # Questions, and the number of the random draw that each is answered with
         stream = self.seed * 10**6 + self.step
         rng = seeds.rng("configuration", "questions", seed=stream)
         num_questions = self.plan.batch // self.plan.group
         item_indices = np.repeat(rng.integers(len(self.items), size=num_questions), self.plan.group)
         draws = rng.integers(self.plan.draws, size=len(item_indices))
 
+        # Configurations
         states = torch.from_numpy(self.states[item_indices])
         generator = seeds.torch_generator("configuration", "choices", seed=stream)
         decisions = self.policy.decide(states, generator)
@@ -383,9 +389,9 @@ class ConfigurationTraining:
         if self.recorded is None:
             return None
         rows = self.recorded[self.recorded["step"] == self.step].reset_index(drop=True)
-        jobs_of_rows = rows[["prompt", "digest"]].to_numpy().tolist()
+        recorded_jobs = rows[["prompt", "digest"]].to_numpy().tolist()
         expected_jobs = [[job.item.prompt, job.configuration.digest] for job in jobs]
-        return rows if jobs_of_rows == expected_jobs else None
+        return rows if recorded_jobs == expected_jobs else None
 
 
 def train_side_by_side(
@@ -393,12 +399,14 @@ def train_side_by_side(
     after_update: Callable[[], None] = lambda: None,
     num_updates: int | None = None,
 ) -> None:
-    """Train several policies in step, with the episodes of all of them under way together.
+    """Train several policies side by side: the agents play the episodes of all policies at once.
+
+    What a policy learns does not depend on the others.
 
     Args:
-        trainings: Trainings with one agent system. What each learns does not depend on the others.
-        after_update: Called after every update of all.
-        num_updates: How many; None for all that are not done.
+        trainings: Trainings with the same agent system.
+        after_update: Called after each update, when every policy has learned.
+        num_updates: Number of updates of each training; None for all that are left.
     """
     num_finished_updates = 0
     while num_finished_updates != num_updates:
@@ -407,7 +415,7 @@ def train_side_by_side(
             return
         pending_batches = [training.choose() for training in unfinished]
 
-        # Play what was not played before, all at once.
+        # Play all at once what was not played before a training was killed
         recorded_rows = [
             training.find_recorded_rows(pending.jobs)
             for training, pending in zip(unfinished, pending_batches, strict=True)
@@ -418,6 +426,7 @@ def train_side_by_side(
                 new_jobs += pending.jobs
         outcomes = iter(unfinished[0].system.run(new_jobs) if new_jobs else [])
 
+        # Learn from the new or the recorded rows
         for training, pending, rows in zip(unfinished, pending_batches, recorded_rows, strict=True):
             if rows is None:
                 outcomes_of_batch = [next(outcomes) for _ in pending.jobs]
@@ -432,7 +441,16 @@ def _make_rows(
     pending: PendingBatch,
     outcomes: Sequence[ConfiguredAnswer],
 ) -> pd.DataFrame:
-    """Make the rows of an update, with the rewards of its outcomes and without texts."""
+    """Make the rows of an update.
+
+    Args:
+        training: Has the agent system, the weights of the reward and the number of the update (step).
+        pending: The batch that was played.
+        outcomes: The answer to each of its jobs.
+
+    Returns:
+        A row for each job as of `agent_system.make_table`, with reward and step and without texts.
+    """
     rewards = training.system.compute_rewards(pending.jobs, outcomes, training.plan.weights)
     rows = make_table(pending.jobs, outcomes, rewards, training.name_group)
     return rows.drop(columns=["text", "answer"]).assign(step=training.step)
@@ -483,6 +501,7 @@ def refine(
     Returns:
         The fine-tuned copy, and tau (the elite's threshold), elite (its size) and reward (its mean).
     """
+    # The elite of all episodes of the training
     policy = deepcopy(training.policy)
     episodes = policy_updates.concatenate_batches(training.batches)
     rewards = episodes.rewards.numpy()
@@ -561,6 +580,8 @@ def find_pairs(training: ConfigurationTraining, refining: Refining) -> np.ndarra
     prompts = rows.loc[is_scored, "prompt"].to_numpy()  # (n,)
     is_better = correct & (rewards >= refining.good)
     is_worse = ~correct & (rewards <= refining.bad)
+
+    # The i-th better episode on a question with the i-th worse one; what has no partner is left out
     pairs = []
     for prompt in dict.fromkeys(prompts[is_better].tolist()):
         better = np.flatnonzero(is_better & (prompts == prompt))
@@ -598,6 +619,7 @@ def prefer_better(
             )
         )
 
+    # The policy before DPO is the reference of its loss.
     with torch.no_grad():
         start_logp, _ = _evaluate_episodes(policy, episodes)
     for epoch in range(refining.epochs):

@@ -67,7 +67,15 @@ def make_plan(settings: ConfigurationSettings, variant: ConfigurationVariant) ->
 
 
 def make_refining(settings: ConfigurationSettings, section_name: str) -> Refining:
-    """Make the plan of a refinement, from the section `sft` or `dpo` of the settings."""
+    """Make the plan of a refinement, SFT or DPO.
+
+    Args:
+        settings: Settings of the lesson.
+        section_name: Section that has the refinement's settings, "sft" or "dpo".
+
+    Returns:
+        The plan.
+    """
     section = getattr(settings, section_name).model_dump()
     rates = (section.pop("structure_rate"), section.pop("prompt_rate"))
     return Refining(rates=rates, **section)
@@ -145,7 +153,13 @@ def _refine(
     variant: ConfigurationVariant,
     seed: int,
 ) -> tuple[dict[str, ConfigurationPolicy], dict[str, Any]]:
-    """Refine a trained policy as its variant asks for.
+    """Refine a trained policy by SFT, and by DPO where its variant asks for it.
+
+    Args:
+        training: The training that has ended, with its policy and all its episodes.
+        settings: Settings of the lesson.
+        variant: What was trained.
+        seed: Seed of the training.
 
     Returns:
         The policies by the name of their method, the unrefined one among them, and the report of each refinement.
