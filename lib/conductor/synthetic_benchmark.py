@@ -133,6 +133,19 @@ def _make_job(
     settings: ConductorSyntheticSettings,
     head: HeadSettings,
 ) -> sweep.Job:
+    """Describe the job that trains one method in all its environments; `run_job` does it.
+
+    Args:
+        style: `map` or `centre`, for the column of this name.
+        method: Name of the method.
+        reward_settings: How far the rewards agree with quality, one per environment.
+        num_seeds: Seeds of each of them.
+        settings: Of the environment.
+        head: Settings of the published Conductor.
+
+    Returns:
+        The job. It is handed only the settings that its method reads, so that other changes do not repeat it.
+    """
     heads = {candidate.name for candidate in list_heads(settings, head)}
     has_head = method == MEAN_WEIGHTS or method in heads
     fields = [*_READ_BY_ALL]
@@ -179,7 +192,15 @@ def run_job(job: sweep.Job, folder: Path, progress: sweep.JobProgress) -> int:
 def _make_method(
     job_settings: Mapping[str, Any], environments: BatchedEnvironments
 ) -> SyntheticMethod:
-    """The method of a job, from no more settings than the job was handed."""
+    """Make the method of a job, from no more settings than the job was handed.
+
+    Args:
+        job_settings: Of a job of `make_jobs`.
+        environments: Of the job; two methods are found by training in them.
+
+    Returns:
+        The method.
+    """
     name = job_settings["variant"]
     if name == BEST_STATIC:
         return choose_best_static(environments.settings, environments.reward_settings)
