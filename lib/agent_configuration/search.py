@@ -56,8 +56,7 @@ def sample_configurations(
 ) -> list[Configuration]:
     """Sample configurations for constants and the oracle.
 
-    Workflows take turns; the tools of an agent are none, all or random; large budgets are as likely as the others
-    together; each agent is told up to two atoms.
+    Workflows take turns, so that each has as many. Tools, budgets and instructions are random.
 
     Args:
         n: Number of configurations, all different.
@@ -68,11 +67,14 @@ def sample_configurations(
         The configurations.
     """
     rng = seeds.rng("configuration", "sampled", seed=seed)
-    configurations: dict[Configuration, None] = {}
+    configurations: dict[Configuration, None] = {}  # a set that keeps the order
     while len(configurations) < n:
         workflow = len(configurations) % len(WORKFLOWS)
+        # Two agents may have tools, and each of the three has a budget of tokens: small, medium or large.
         tools = [_sample_tools(rng) for _ in range(2)]
         budgets = rng.choice(3, size=3, p=[0.2, 0.3, 0.5]).tolist()
+
+        # Agents that the workflow lacks get neither tools nor instructions.
         structure = repair_structure((workflow, *tools, *budgets))
         present = action_space.list_agents(WORKFLOWS[workflow])
         chosen_atoms = tuple(

@@ -151,16 +151,21 @@ def estimate_outcomes(tried: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
 
 
 def checks(tried: pd.DataFrame, share: float, num_episodes: int) -> pd.DataFrame:
-    """Check the theorem at several noises, on NUM_BUFFERS random buffers each.
+    """Check theorem 3.2 at several noises, on NUM_BUFFERS random buffers each.
+
+    The theorem: a policy that imitates the elite of a buffer, its episodes with a reward of at least the threshold tau,
+    has a mean reward of at least tau. It is checked on fresh episodes of the imitated configurations, because an
+    episode can be in the elite by luck.
 
     Args:
         tried: The table of `experiment.AgentConfigurationResults`.
-        share: Share of a buffer that lies above the threshold.
-        num_episodes: Size of a buffer.
+        share: Fraction of a buffer's episodes that are above tau.
+        num_episodes: Episodes of a buffer.
 
     Returns:
-        A row for each buffer with an elite (about others the theorem says nothing): noise, seed (of the buffer), item,
-        margin (fresh minus tau), and the fields of `Checked`.
+        A row for each buffer with an elite (about others the theorem says nothing): noise (of the rewards), seed (of
+        the buffer), item (0, for the results table), margin (the mean reward of fresh episodes minus tau), and the
+        fields of `Checked`.
     """
     costs, probability = estimate_outcomes(tried)
     rows = []
