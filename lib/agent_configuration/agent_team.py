@@ -107,7 +107,7 @@ def journal(notes: Sequence[Note]) -> tuple[AgentContext, ...]:
 
 
 @dataclass
-class Usage:
+class EpisodeUsage:
     """What calls of agents took.
 
     Attributes:
@@ -134,8 +134,10 @@ class Usage:
     failures: list[str] = field(default_factory=list)
     trail: list[Note] = field(default_factory=list)
 
-    def __add__(self, other: Usage) -> Usage:
-        return Usage(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Usage)))
+    def __add__(self, other: EpisodeUsage) -> EpisodeUsage:
+        return EpisodeUsage(
+            *(getattr(self, f.name) + getattr(other, f.name) for f in fields(EpisodeUsage))
+        )
 
 
 class Team:
@@ -172,12 +174,12 @@ class Team:
         ]
         tiers_by_agent = np.broadcast_to(tiers, (3, 3))
         self.budgets = [int(tiers_by_agent[agent, configuration.tier(agent)]) for agent in range(3)]
-        self.usage_by_call: list[Usage] = []
+        self.usage_by_call: list[EpisodeUsage] = []
 
     @property
-    def usage(self) -> Usage:
+    def usage(self) -> EpisodeUsage:
         """Of all calls, in the order in which they began: which is ready first is no matter of the episode's."""
-        return sum(self.usage_by_call, Usage())
+        return sum(self.usage_by_call, EpisodeUsage())
 
     # Calls ------------------------------------------------------------------------------------------
 
@@ -296,7 +298,7 @@ class Team:
         began_at = _find_start(contexts, after)
         tools = self.tools[agent] if agent != THIRD else {}
         budget = self.budgets[agent]
-        usage = Usage(calls=1)
+        usage = EpisodeUsage(calls=1)
         self.usage_by_call.append(usage)
 
         # Turns of the model; after each but the last a tool is called.
@@ -357,7 +359,7 @@ class Team:
         sentences = [RULES[hint or role], *([rules] if rules else []), *atoms, FORM]
         return {"role": "system", "content": " ".join(sentences)}
 
-    def _add_turn(self, usage: Usage, reply: Reply) -> None:
+    def _add_turn(self, usage: EpisodeUsage, reply: Reply) -> None:
         """Add a turn of the model at its prices, and why it failed."""
         usage.turns += 1
         usage.tokens_in += reply.tokens_in
