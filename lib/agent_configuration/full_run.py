@@ -8,7 +8,6 @@ At `laptop` the lesson trains ARC and the flat bandit for a few hundred episodes
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -25,7 +24,7 @@ from lib.config import Params
 from lib.experiment.full_results import FullRun
 from lib.experiment.sweep import Job
 from lib.language_models import checkpoints
-from lib.language_models.training import model_cards
+from lib.language_models.training.model_cards import replace_card_hashes
 
 LESSON = "07_agent_configuration"
 _DECIMALS = 5  # of what was measured; more would only make the table larger
@@ -73,26 +72,4 @@ def round_measurements(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(**rows[measured].round(_DECIMALS))
 
 
-def describe_settings(settings: dict[str, Any]) -> dict[str, Any]:
-    """Describe a job's settings with the price of each model in place of the hash of its card.
-
-    A card holds measured speeds too, which no reward reads and which differ between machines.
-
-    Args:
-        settings: Settings of a job.
-
-    Returns:
-        What the recorded table keeps of them.
-    """
-    if "models" not in settings:
-        return settings
-    models = dict(settings["models"])
-    weights = {}
-    prices = {}
-    for name, (weights_hash, _) in models["weights"].items():
-        weights[name] = weights_hash
-        prices[name] = model_cards.read_card(name, checkpoints.MODELS)["dollars_per_1k_tokens"]
-    return settings | {"models": models | {"weights": weights, "dollars_per_1k_tokens": prices}}
-
-
-FULL_RUN = FullRun(LESSON, results.SYSTEM, list_jobs, make_rows, RUNS, describe_settings)
+FULL_RUN = FullRun(LESSON, results.SYSTEM, list_jobs, make_rows, RUNS, replace_card_hashes)

@@ -313,13 +313,7 @@ def make_bandit_policy(
     Returns:
         The policy. In the dimension of an atom, choice 0 is no atom.
     """
-    return MultiDiscretePolicy(
-        num_inputs,
-        list_flat_sizes(roles.shape[1]),
-        chained=False,
-        hidden=hidden,
-        masks=make_flat_masks(roles, tools),
-    )
+    return _make_flat_policy(num_inputs, roles, hidden, tools, chained=False)
 
 
 def make_autoregressive_policy(
@@ -339,10 +333,17 @@ def make_autoregressive_policy(
     Returns:
         The policy.
     """
+    return _make_flat_policy(num_inputs, roles, hidden, tools, chained=True)
+
+
+def _make_flat_policy(
+    num_inputs: int, roles: np.ndarray, hidden: int, tools: tuple[str, ...], chained: bool
+) -> MultiDiscretePolicy:
+    """Make a policy of structure and atoms together; chained if each choice reads the ones before it."""
     return MultiDiscretePolicy(
         num_inputs,
         list_flat_sizes(roles.shape[1]),
-        chained=True,
+        chained=chained,
         hidden=hidden,
         masks=make_flat_masks(roles, tools),
     )

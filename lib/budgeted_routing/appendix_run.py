@@ -15,7 +15,6 @@ import pandas as pd
 from lib.budgeted_routing import experiment, jobs, results
 from lib.budgeted_routing.experiment import BudgetedRoutingResults
 from lib.budgeted_routing.expert_outcomes import RUNS
-from lib.budgeted_routing.full_run import describe_settings
 from lib.budgeted_routing.variants import FIXED_BUDGET_VARIANTS, MEAN_OF_SAMPLES, RoutingVariant
 from lib.budgeted_routing.worlds import (
     COMPLEMENTARY,
@@ -28,6 +27,7 @@ from lib.experiment import results_table
 from lib.experiment.full_results import FullRun
 from lib.experiment.sweep import Job
 from lib.language_models import checkpoints
+from lib.language_models.training.model_cards import replace_card_hashes
 
 LESSON = "05a_budgeted_routing_details"
 FIXED_BUDGET = "fixed budget"
@@ -159,4 +159,4 @@ def make_full_rows(params: Params) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True)
 
 
-FULL_RUN = FullRun(LESSON, results.SYSTEM, list_jobs, make_full_rows, RUNS, describe_settings)
+FULL_RUN = FullRun(LESSON, results.SYSTEM, list_jobs, make_full_rows, RUNS, replace_card_hashes)

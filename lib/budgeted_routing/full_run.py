@@ -5,7 +5,6 @@ table of facts holds what was tested.
 """
 
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -17,7 +16,7 @@ from lib.experiment import results_table
 from lib.experiment.full_results import FullRun
 from lib.experiment.sweep import Job
 from lib.language_models import checkpoints
-from lib.language_models.training import model_cards
+from lib.language_models.training.model_cards import replace_card_hashes
 
 LESSON = "05_budgeted_routing"
 
@@ -38,20 +37,4 @@ def make_rows(params: Params) -> pd.DataFrame:
     return results_table.select(results.make_rows(results_by_world), split="test")
 
 
-def describe_settings(settings: dict[str, Any]) -> dict[str, Any]:
-    """A job's settings with the price of each expert in place of the hash of its card.
-
-    A card holds measured accuracies too, which no job reads and which differ between profiles and machines.
-    """
-    if "models" not in settings:
-        return settings
-    models = dict(settings["models"])
-    weights = {}
-    prices = {}
-    for name, (weights_hash, _) in models["weights"].items():
-        weights[name] = weights_hash
-        prices[name] = model_cards.read_card(name, checkpoints.MODELS)["dollars_per_1k_tokens"]
-    return settings | {"models": models | {"weights": weights, "dollars_per_1k_tokens": prices}}
-
-
-FULL_RUN = FullRun(LESSON, results.SYSTEM, list_jobs, make_rows, RUNS, describe_settings)
+FULL_RUN = FullRun(LESSON, results.SYSTEM, list_jobs, make_rows, RUNS, replace_card_hashes)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from datasets import Dataset
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from lib import tasks
 from lib.language_models.training.training_data import write_question
@@ -127,3 +128,11 @@ def load_dataset(path: str | Path) -> Dataset:
     """
     rows = read_training_prompts(path)
     return Dataset.from_dict(rows.drop(columns="row").to_dict("list"))
+
+
+def read_tokenizer(folder: str | Path) -> PreTrainedTokenizerBase:
+    """Read the tokenizer of a model's folder; it pads with the end of the text where it has no token of its own."""
+    tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer

@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 import torch
 from datasets import Dataset
-from transformers import AutoTokenizer
 
 from lib import config, stats
 from lib.conductor import data
@@ -122,9 +121,7 @@ def _sample_replies(
     folder: str, rows: pd.DataFrame, options: argparse.Namespace, max_tokens: int
 ) -> pd.DataFrame:
     """All samples of one model."""
-    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    if tokenizer.pad_token is None:
-        tokenizer.pad_token = tokenizer.eos_token
+    tokenizer = data.read_tokenizer(folder)
     dataset = data.prepare_prompts(
         Dataset.from_dict(rows.to_dict("list")), tokenizer.chat_template is not None
     )

@@ -24,10 +24,10 @@ from pathlib import Path
 import pandas as pd
 import torch
 from datasets import Dataset
-from transformers import AutoTokenizer, PrinterCallback
+from transformers import PrinterCallback
 
 from lib import tasks
-from lib.conductor import evaluate_command, train_command
+from lib.conductor import data, evaluate_command, train_command
 from lib.conductor.reward_scale import sample_plain_replies
 from lib.conductor.silence_libraries import silence_libraries
 from lib.conductor.training_presets import read_prompts
@@ -205,7 +205,7 @@ def train_reward_model(model: str, out: Path) -> None:
         logging_steps=10,
         max_length=None,
     )
-    tokenizer = read_tokenizer(model)
+    tokenizer = data.read_tokenizer(model)
     with silence_libraries():
         trainer = RewardTrainer(
             model, arguments, train_dataset=Dataset.from_list(pairs), processing_class=tokenizer
@@ -222,12 +222,12 @@ def make_pairs(model: str, out: Path) -> list[dict]:
     replies_by_sample = [
         sample_plain_replies(
             model,
-            read_tokenizer(model),
+            data.read_tokenizer(model),
             prompts["prompt"].tolist(),
             MAX_TOKENS,
             temperature=1.0,
             seed=sample,
-            device=choose_device(),
+            device=train_command.choose_device(),
         )
         for sample in range(NUM_REPLIES)
     ]
@@ -253,19 +253,6 @@ def make_pairs(model: str, out: Path) -> list[dict]:
 def is_right(reference: str, reply: str) -> bool:
     """Whether the answer of a reply, in its tags, is the reference."""
     return answers_match(reference, extract_answer(reply) or "")
-
-
-def read_tokenizer(model: str):
-    """The tokenizer of a model's folder, with a token to pad with."""
-    tokenizer = AutoTokenizer.from_pretrained(model, local_files_only=True)
-    if tokenizer.pad_token is None:
-        tokenizer.pad_token = tokenizer.eos_token
-    return tokenizer
-
-
-def choose_device() -> str:
-    """A GPU where there is one."""
-    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 # Training and test ----------------------------------------------------------------------------------

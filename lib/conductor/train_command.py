@@ -37,7 +37,7 @@ from pathlib import Path
 import pandas as pd
 import torch
 from datasets import Dataset
-from transformers import AutoConfig, AutoTokenizer
+from transformers import AutoConfig
 
 from lib import config
 from lib.conductor import data
@@ -229,9 +229,7 @@ def train(options: argparse.Namespace) -> pd.DataFrame | None:
         raise ParamsError(f"{options.model} holds no model: there is no config.json in it")
 
     # The model's tokenizer, and the prompts in its form.
-    tokenizer = AutoTokenizer.from_pretrained(options.model, local_files_only=True)
-    if tokenizer.pad_token is None:
-        tokenizer.pad_token = tokenizer.eos_token
+    tokenizer = data.read_tokenizer(options.model)
     dataset = _load_prompts(options, tokenizer)
     model_config = AutoConfig.from_pretrained(options.model, local_files_only=True)
     width = model_config.get_text_config().hidden_size
@@ -269,7 +267,7 @@ def train(options: argparse.Namespace) -> pd.DataFrame | None:
         dataset,
         tokenizer,
         make_weighting(variant, head, width, grpo.generations, options.seed),
-        PreferenceReward(options.reward_model, _choose_device()),
+        PreferenceReward(options.reward_model, choose_device()),
         settings.rewards,
         settings.head.layer,
         settings.head.head_input,
@@ -365,7 +363,7 @@ def plan_training_memory(
         longest_prompt + max_tokens,
         max_tokens,
         sampled_at_once=0 if options.vllm else rollouts,
-        device=_choose_device(),
+        device=choose_device(),
     )
 
 
@@ -429,7 +427,7 @@ def _calibrate_where_needed(
         grpo.max_tokens,
         grpo.temperature,
         options.seed,
-        _choose_device(),
+        choose_device(),
     )
     print(
         f"{scale_file}: scores of {scale['prompts']} replies have the mean {scale['centre']:.3f} and the deviation "
@@ -478,7 +476,7 @@ def _load_prompts(options: argparse.Namespace, tokenizer) -> Dataset:
     return data.prepare_prompts(dataset, has_chat_template)
 
 
-def _choose_device() -> str:
+def choose_device() -> str:
     """Choose the device of this process: its own GPU, or the CPU."""
     if not torch.cuda.is_available():
         return "cpu"

@@ -540,3 +540,25 @@ def measure_speed(model: LlamaForCausalLM, num_sequences: int, num_tokens: int =
     generate(forward, prompts, no_end)
     seconds = time.perf_counter() - started
     return num_sequences * num_tokens / seconds
+
+
+def replace_card_hashes(settings: dict[str, Any]) -> dict[str, Any]:
+    """A job's settings with the price of each expert in place of the hash of its card.
+
+    A card holds measured accuracies too, which no job reads and which differ between profiles and machines.
+
+    Args:
+        settings: Of a job; `models.weights` has the hashes of weights and card by name, where models are read.
+
+    Returns:
+        The settings, as the table of a full run keeps them.
+    """
+    if "models" not in settings:
+        return settings
+    models = dict(settings["models"])
+    weights = {}
+    prices = {}
+    for name, (weights_hash, _) in models["weights"].items():
+        weights[name] = weights_hash
+        prices[name] = read_card(name, checkpoints.MODELS)["dollars_per_1k_tokens"]
+    return settings | {"models": models | {"weights": weights, "dollars_per_1k_tokens": prices}}

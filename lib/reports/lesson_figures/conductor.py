@@ -289,6 +289,8 @@ def describe_pretrained_cost(description: Mapping[str, Any]) -> str:
     """
     phrases = []
     for method, cost in description["cost"].items():
+        if not cost["steps"]:
+            continue  # the last call found the training at its end, and timed nothing
         seconds = cost["seconds"] / cost["steps"]
         phrases.append(
             f"{method} {seconds:.1f} s a step (timed over {cost['steps']} steps, {cost['device']})"
