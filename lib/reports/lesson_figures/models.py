@@ -1,20 +1,232 @@
-"""Drawings that only lesson 03 needs: a reply token by token, and a figure that grows while models learn."""
+"""Drawings and tables of lesson 03 and its appendix: training curves, the ladder, headroom, a reply token by token."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from html import escape
 
 import numpy as np
 import pandas as pd
+import seaborn as sns
 from IPython.display import display
 from matplotlib.figure import Figure
 
+from lib import plots, stats
 from lib.language_models.generation import Generation
 from lib.language_models.tokenizer import get_tokenizer
 from lib.plots.render import render_png
 from lib.plots.sliders import live
 from lib.plots.styles import EMPHASIS
+
+LADDER = ["lab-nano", "lab-mini", "lab-large"]  # from the cheapest to the most expensive
+CONTROL = "lab-control"  # the size of lab-mini, the training chains of lab-large
+BEST_CONSTANT = "best constant"
+RELIABLE = 0.75  # accuracy from which a model counts as reliable
+UNRELIABLE = 0.4  # accuracy up to which it does not
+# What later lessons rely on: model, operations, comparison, accuracy.
+LADDER_REQUIREMENTS = [
+    ("lab-nano", 2, ">=", RELIABLE),
+    ("lab-nano", 4, "<=", UNRELIABLE),
+    ("lab-mini", 4, ">=", RELIABLE),
+    ("lab-mini", 6, "<=", UNRELIABLE),
+    ("lab-large", 8, ">=", 0.9),
+]
+
+
+@plots.theme()
+def plot_training_curves(
+    curves: pd.DataFrame, title: str = "Loss and accuracy during training"
+) -> Figure:
+    """Draws loss and accuracy of every model over its training, a panel for each model.
+
+    Args:
+        curves: Rows with model, step, loss and accuracy, as `build.read_curves` returns them.
+        title: The message of the figure.
+
+    Returns:
+        The figure.
+    """
+    panels = curves.groupby("model", sort=False)
+    num_lines = -(-len(panels) // 3)  # three panels side by side
+    note = "Grey: loss on the training corpus, nats per token, left. Colour: accuracy on dev items, right."
+    figure = plots.new_figure(title, 10, 2.6 * num_lines + 0.6, note)
+    for axes, (name, rows) in zip(plots.add_panels(figure, len(panels)), panels, strict=True):
+        sns.lineplot(rows, x="step", y="loss", color=plots.FAINT, ax=axes)
+        axes.set(title=name, xlabel="updates", yscale="log")
+        right_axes = axes.twinx()
+        colour = plots.colour(name)
+        sns.lineplot(rows, x="step", y="accuracy", color=colour, marker="o", ax=right_axes)
+        right_axes.set_ylim(-0.02, 1.02)
+        right_axes.grid(False)
+    return figure
+
+
+def find_steepest_rise(curve: pd.DataFrame) -> pd.Series:
+    """Finds where accuracy rises most within a tenth of a training.
+
+    Args:
+        curve: Of one model, rows with step, accuracy and loss.
+
+    Returns:
+        step, accuracy and loss before the rise, and the same after it, as "step after" and so on.
+    """
+    num_rows = max(1, round(len(curve) / 10))
+    after = curve.shift(-num_rows).fillna(curve.iloc[-1])
+    start = (after["accuracy"] - curve["accuracy"]).idxmax()
+    return pd.concat([curve.loc[start], after.loc[start].add_suffix(" after")])
+
+
+def add_best_constant(chains: pd.DataFrame) -> pd.DataFrame:
+    """Adds the best constant to the replies: the most common answer for every number of operations.
+
+    Args:
+        chains: Replies to arithmetic chains, rows with method, style, difficulty, answer (the reference) and correct.
+
+    Returns:
+        The rows, and those of one more method, "best constant".
+    """
+    questions = chains[chains["method"] == LADDER[0]]
+    answers = questions.groupby(["style", "difficulty"])["answer"]
+    most_common = answers.transform(lambda references: references.mode()[0])
+    is_correct = (questions["answer"] == most_common).astype(float)
+    return pd.concat([chains, questions.assign(method=BEST_CONSTANT, correct=is_correct)])
+
+
+def describe_reach(accuracy: pd.DataFrame, style: str) -> str:
+    """Says up to how many operations each model of the ladder is reliable.
+
+    Args:
+        accuracy: Estimates by style, method and difficulty (number of operations).
+        style: "plain" (digits) or "words".
+
+    Returns:
+        A sentence. A model is reliable up to a length if it is so at every shorter one, too.
+    """
+    by_difficulty = accuracy["value"][style].unstack("method")[LADDER].sort_index()
+    is_reliable = by_difficulty >= RELIABLE
+    num_operations = is_reliable.cumprod().sum()
+    reach = ", ".join(f"{name} up to {number}" for name, number in num_operations.items())
+    wording = {"plain": "digits", "words": "words"}[style]
+    return f"Correct at least {RELIABLE:.0%} of the time (in {wording}): {reach} operations"
+
+
+def plot_ladder(accuracy: pd.DataFrame, style: str) -> Figure:
+    """Draws accuracy over the number of operations, for the models of the ladder, the control and the best constant.
+
+    Args:
+        accuracy: Estimates by style, method and difficulty.
+        style: "plain" or "words".
+
+    Returns:
+        The figure.
+    """
+    return plots.line_plot(
+        accuracy.loc[style].reset_index(),
+        "difficulty",
+        "value",
+        "method",
+        describe_reach(accuracy, style),
+        "operations in the chain",
+        "accuracy",
+        seed=None,
+        dashed=[CONTROL, BEST_CONSTANT],
+    )
+
+
+def check_ladder(accuracy: pd.DataFrame) -> pd.DataFrame:
+    """Compares the ladder with what later lessons rely on.
+
+    Args:
+        accuracy: Estimates by style, method and difficulty.
+
+    Returns:
+        A row for each of LADDER_REQUIREMENTS, with the estimate and whether it holds.
+    """
+    columns = ["method", "difficulty", "comparison", "required"]
+    requirements = pd.DataFrame(LADDER_REQUIREMENTS, columns=columns)
+    requirements = requirements.join(accuracy.loc["plain"], on=["method", "difficulty"])
+    reaches = requirements["value"] >= requirements["required"]
+    stays_below = requirements["value"] <= requirements["required"]
+    requirements["holds"] = np.where(requirements["comparison"] == ">=", reaches, stays_below)
+    return requirements
+
+
+def tabulate_models(
+    prices: Mapping[str, object], parameters: Mapping[str, int], curves: pd.DataFrame
+) -> pd.DataFrame:
+    """Makes the table of models: size, updates of training, operations, price and speed of a token.
+
+    Args:
+        prices: `TokenPrice` by model.
+        parameters: Number of weights by model.
+        curves: Training curves, rows with model and step.
+
+    Returns:
+        A row for each model in `prices`.
+    """
+    last_steps = curves.groupby("model")["step"].max()
+    rows = {}
+    for name, price in prices.items():
+        rows[name] = {
+            "parameters": parameters[name],
+            "updates": last_steps[name],
+            "operations/token": round(price.flops),
+            "$/1,000 tokens": 1000 * price.cost_usd,
+            "tokens/s by the declared clock": round(1 / price.seconds),
+        }
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("model")
+
+
+def plot_headroom(headroom_by_choice: pd.DataFrame) -> Figure:
+    """Draws the headroom of every choice, beside the least that counts.
+
+    Args:
+        headroom_by_choice: Estimates, indexed by "choice".
+
+    Returns:
+        The figure.
+    """
+    num_open = int(stats.is_open(headroom_by_choice).sum())
+    title = f"Headroom is clearly above {stats.MIN_HEADROOM:g} for {num_open} of {len(headroom_by_choice)} choices"
+    label = "gain over the best constant, in accuracy"
+    return plots.forest_plot(headroom_by_choice, title, label, line=stats.MIN_HEADROOM, name=30)
+
+
+def plot_reliability(replies: pd.DataFrame) -> tuple[Figure, str]:
+    """Draws accuracy by confidence in ten bins, a panel for each model.
+
+    Args:
+        replies: Rows with method, confidence and correct.
+
+    Returns:
+        The figure and its alt text.
+    """
+    bins = np.minimum((10 * replies["confidence"]).astype(int), 9).rename("bin")
+    by_bin = replies.groupby(["method", bins], sort=False)
+    by_bin = by_bin.agg(
+        confidence=("confidence", "mean"), accuracy=("correct", "mean"), share=("correct", "size")
+    ).reset_index()
+    num_replies = replies.groupby("method")["correct"].size()
+    by_bin["share"] /= by_bin["method"].map(num_replies)
+
+    overconfidence = replies["confidence"] - replies["correct"]
+    overconfidence = stats.mean(
+        replies.assign(overconfidence=overconfidence), "overconfidence", "method"
+    )
+    worst = overconfidence["value"].idxmax()
+    title = f"{worst} is the most overconfident: confidence minus accuracy is {overconfidence['value'][worst]:+.2f}"
+    note = "Confidence: probability of the whole reply. Dots grow with their share of replies. Dotted: calibrated."
+    groups = by_bin.groupby("method", sort=False)
+    with plots.theme():
+        figure = plots.new_figure(title, 9, 2.5 * -(-len(groups) // 3) + 0.6, note)
+        all_axes = plots.add_panels(figure, len(groups), sharex=True, sharey=True)
+        for axes, (name, rows) in zip(all_axes, groups, strict=True):
+            axes.axline((0, 0), (1, 1), color=plots.GREY, linestyle=":")
+            dots = {"size": "share", "sizes": (20, 420), "size_norm": (0, 1), "legend": False}
+            colour = plots.colour(name)
+            sns.scatterplot(rows, x="confidence", y="accuracy", color=colour, **dots, ax=axes)
+            axes.set(title=name)
+    return figure, plots.describe_estimates(overconfidence, title)
 
 
 @contextmanager

@@ -51,6 +51,7 @@ EXERCISES = Exercises(
         "easy",
         3,
         "A model is right with 0.95 per step. How often is a chain of 8 operations right?",
+        nudge="the probabilities of independent steps multiply",
         hint="every step must be right",
         answer=0.95**8,
         worked="0.95 to the power of 8: small weaknesses multiply, which is why accuracy jumps while loss glides.",
@@ -62,8 +63,9 @@ EXERCISES = Exercises(
         "03.2",
         "medium",
         5,
-        "A cheap model costs 1 and is right half of the time, a dear one costs 9 and is always right. At what mean "
-        "cost does mixing them by lot reach 0.75?",
+        "A cheap model costs 1 and is right half of the time, an expensive one costs 9 and is always right. At what "
+        "mean cost does a random mixture of the two reach 0.75?",
+        nudge="find the share of questions that has to go to the expensive model",
         hint="half of the questions go to either",
         answer=5.0,
         worked="Half of the questions to each: 0.5 x 0.5 + 0.5 x 1 = 0.75 at (1 + 9) / 2. Any router has to beat this "
@@ -77,6 +79,7 @@ EXERCISES = Exercises(
         "A model is right with probability 0.6 and you ask it three times, independently; the majority counts. How "
         "often is it right, if wrong answers agree with each other? And at how many times the price? Answer with a "
         "pair.",
+        nudge="list the ways in which the majority is right",
         hint="all three, or exactly two of three",
         answer=(0.6**3 + 3 * 0.6**2 * 0.4, 3.0),
         worked="0.216 + 0.432 = 0.648, for three times the price. Compare with what a better model costs.",
@@ -90,6 +93,7 @@ EXERCISES = Exercises(
         "Write a router: a function from a prompt such as `3 + 4 * 2 = ?` to `nano`, `mini` or `large`. Suppose they "
         "do chains of up to 2, 4 and 8 operations and cost 1, 3 and 9. It is run on 80 test questions of 1 to 8 "
         "operations; all must be right, at a mean cost below 6.",
+        nudge="the prompt shows how long its chain is",
         hint="count the signs among prompt.split()",
         answer=by_length,
         worked="How many operations there are stands in the prompt, so that nobody needs to be asked to know.",
