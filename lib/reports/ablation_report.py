@@ -1,7 +1,7 @@
-"""How lesson 09 shows ablations: levels and gains as a table, gains as a figure, and all of them side by side.
+"""How lesson 09 and its appendix show ablations: a figure per system, tables, and all changes side by side.
 
 A gain is a paired difference to the baseline variant, so 0 is no change. Clear means that its 95 % interval leaves 0
-out; nothing is corrected for how many gains there are, and the lesson says how many would be clear by chance.
+out, whatever the number of gains; how many stay clear when all are tested at once (Holm) is counted apart.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,10 +12,11 @@ from matplotlib.figure import Figure
 from lib import plots, stats
 from lib.reports.lesson import Lesson
 from lib.reports.wording import format_number, format_signed
-from lib.stats.ablation_comparison import BETTER, OTHER, UNCLEAR, WORSE, Comparison, metrics
+from lib.stats.ablation_comparison import BETTER, OTHER, UNCLEAR, WORSE, Comparison, Measure
 
 STAND_IN = "scripted stand-in"
 KEY_METRICS = ("changes.total", "changes.clear", "changes.better", "changes.worse")
+AFTER_HOLM = "clear after Holm"
 MARKS = "Triangles: clearly better or worse; squares: clear, and neither; dots: not clear."
 
 
@@ -38,11 +39,11 @@ def make_table(comparison: Comparison) -> pd.DataFrame:
     if comparison.baselines:
         gains = comparison.gains[main.column]
         table[f"gain in {main.label}"] = stats.intervals(gains)
-        table["could have told"] = gains["mde"].astype(float)
-        table["beside"] = pd.Series(dict(comparison.baselines))
+        table["minimum detectable effect"] = gains["mde"].astype(float)
+        table["compared with"] = pd.Series(dict(comparison.baselines))
     for measure in comparison.measures:
         table[measure.label] = stats.intervals(levels[measure.column])
-    return table.fillna({"beside": ""})
+    return table.fillna({"compared with": ""})
 
 
 def summarize_clear_changes(gains: pd.DataFrame, measure: str) -> str:
@@ -91,12 +92,47 @@ def draw_gains(comparison: Comparison) -> Figure:
 
 
 def present(lesson: Lesson, comparison: Comparison) -> None:
-    """Shows one ablation in a lesson: its figure (where anything is changed), its table and its metrics."""
+    """Shows one ablation in a lesson: its figure (where anything is changed) and its table."""
     if comparison.baselines:
         lesson.figure(draw_gains(comparison), comparison.name.replace(".", "_"))
     caption = f"{describe_change(comparison)}: gains inside pairs, and means"
     lesson.table(make_table(comparison), caption)
-    lesson.metrics(metrics(comparison))
+
+
+# One system ---------------------------------------------------------------------------------------
+
+
+def draw_system(
+    system: str, measure: Measure, changes: Mapping[str, tuple[Comparison, str]]
+) -> Figure:
+    """Draws chosen changes of one system, by one measure, around a line at no change.
+
+    Args:
+        system: Its name, for the title.
+        measure: Of all comparisons.
+        changes: By the name of the row, an ablation and one of its variants.
+
+    Returns:
+        A figure with a row per change. The title counts those that are clear.
+    """
+    gain_by_change = {
+        name: comparison.gains[measure.column].loc[variant]
+        for name, (comparison, variant) in changes.items()
+    }
+    gains = pd.DataFrame(gain_by_change).T.rename_axis("change")
+    note = MARKS
+    if any(comparison.backend == "scripted" for comparison, _ in changes.values()):
+        note += f" A {STAND_IN} decided."
+    return plots.forest_plot(
+        gains,
+        f"{system}: {summarize_clear_changes(gains, measure.label)}",
+        f"change in {measure.label}",
+        line=0,
+        like=gains["look"].to_dict(),
+        wide=8.5,
+        name=60,
+        note=note,
+    )
 
 
 # The rules of the student simulator -----------------------------------------------------------------
@@ -161,8 +197,8 @@ def make_overview(comparisons: Sequence[Comparison]) -> pd.DataFrame:
     """Tabulates all ablations.
 
     Returns:
-        One row per ablation: what is changed, the measure, the number of changes, and how many of them are clearly
-        better, clearly worse, clear and neither, or unclear.
+        One row per ablation: what is changed, the measure, the number of changes, how many of them are clearly better,
+        clearly worse, clear and neither, or unclear, and how many stay clear when all changes are tested at once.
     """
     look_counts = []
     for comparison in comparisons:
@@ -180,14 +216,29 @@ def make_overview(comparisons: Sequence[Comparison]) -> pd.DataFrame:
             "changes": counts.sum(axis=1).tolist(),
         }
     )
-    return overview.join(counts.reset_index(drop=True))
+    overview = overview.join(counts.reset_index(drop=True))
+    return overview.assign(**{AFTER_HOLM: count_clear_after_holm(comparisons)})
+
+
+def count_clear_after_holm(comparisons: Sequence[Comparison]) -> list[int]:
+    """By ablation, how many changes stay clear when those of all ablations are tested at once (Holm 1979)."""
+    p_value_by_change = {}
+    for position, comparison in enumerate(comparisons):
+        if comparison.baselines:
+            for variant, gain in comparison.gains[comparison.main.column].iterrows():
+                p_value_by_change[position, variant] = gain["p_value"]
+    if not p_value_by_change:
+        return [0] * len(comparisons)
+    frame = pd.DataFrame({"p_value": pd.Series(p_value_by_change, dtype=float)})
+    num_significant = stats.holm(frame).groupby(level=0).sum()
+    return num_significant.reindex(range(len(comparisons)), fill_value=0).astype(int).tolist()
 
 
 def count_changes(comparisons: Sequence[Comparison]) -> dict[str, int]:
     """Counts the changes of all ablations.
 
     Returns:
-        The metrics changes.total, .clear, .better and .worse.
+        The metrics changes.total, .clear, .better, .worse, and .clear_after_holm.
     """
     overview = make_overview(comparisons)
     num_changes = int(overview["changes"].sum())
@@ -195,15 +246,18 @@ def count_changes(comparisons: Sequence[Comparison]) -> dict[str, int]:
     num_better = int(overview[BETTER].sum())
     num_worse = int(overview[WORSE].sum())
     counts = (num_changes, num_clear, num_better, num_worse)
-    return dict(zip(KEY_METRICS, counts, strict=True))
+    values = dict(zip(KEY_METRICS, counts, strict=True))
+    values["changes.clear_after_holm"] = int(overview[AFTER_HOLM].sum())
+    return values
 
 
 def summarize_all(comparisons: Sequence[Comparison]) -> str:
     """How many changes are clear, how many would be by chance, and the largest one, as a sentence."""
-    total, clear, better, worse = count_changes(comparisons).values()
+    total, clear, better, worse, clear_after_holm = count_changes(comparisons).values()
     sentence = (
         f"Of {total} changes {clear} are clear ({worse} for the worse, {better} for the better), "
-        f"about {format_number(0.05 * total, 1)} would be by chance if none mattered"
+        f"about {format_number(0.05 * total, 1)} would be by chance if none mattered; "
+        f"{clear_after_holm} stay clear after Holm's correction"
     )
 
     # The largest clear change as a share of its baseline; of equal ones the first.

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from lib.plots import render_png
 from lib.reports import ablation_report
@@ -204,12 +205,14 @@ def test_the_table_has_levels_and_gains_by_hand():
     table = ablation_report.make_table(everything()[0])
     assert (
         table.index.tolist() == ["Conductor", "up", "down", "unsure"]
-        and table["beside"]["up"] == "Conductor"
+        and table["compared with"]["up"] == "Conductor"
     )
     assert table["gain in score"]["up"].value == pytest.approx(0.5) and table["score"][
         "down"
     ].value == pytest.approx(0.5)
-    assert table["could have told"]["unsure"] > 1 > table["could have told"]["up"]
+    assert (
+        table["minimum detectable effect"]["unsure"] > 1 > table["minimum detectable effect"]["up"]
+    )
 
 
 def test_the_whole_is_counted_right():
@@ -221,11 +224,32 @@ def test_the_whole_is_counted_right():
     ]
     assert table[BETTER].tolist() == [1, 1, 0] and table[WORSE].tolist() == [1, 0, 0]
     assert table[OTHER].tolist() == [0, 0, 2] and table[UNCLEAR].tolist() == [1, 0, 0]
-    assert list(ablation_report.count_changes(everything()).values()) == [6, 5, 2, 1]
+    assert list(ablation_report.count_changes(everything()).values()) == [6, 5, 2, 1, 5]
     assert (
         "near (how far: -80 % steps (scripted stand-in decides))"
         in ablation_report.summarize_all(everything())
     )
+
+
+def test_holm_takes_the_changes_of_all_ablations_together():
+    strong = levels({"old": 1.0, "new": 1.5}, name="strong")
+    seed_gains = np.array([[0.6], [1.1], [1.6], [0.7], [0.3], [-0.1]])
+    weak = compared(rows("old", np.zeros((6, 4))), rows("new", seed_gains + np.zeros((6, 4))))
+    p_value = float(weak.gains["score"]["p_value"].iloc[0])
+    assert 0.025 < p_value < 0.05  # between the first threshold of two tests and that of one
+    assert ablation_report.count_clear_after_holm([weak]) == [1]
+    unclear = levels({"old": 1.0, "new": 1.2}, unsure=("new",), name="unclear")
+    assert ablation_report.count_clear_after_holm([strong, weak]) == [1, 1]
+    assert ablation_report.count_clear_after_holm([strong, weak, unclear]) == [1, 0, 0]
+
+
+def test_a_figure_of_a_system_has_chosen_changes_and_counts_the_clear_ones():
+    one = everything()[0]
+    changes = {"a rise": (one, "up"), "a doubtful one": (one, "unsure")}
+    figure = ablation_report.draw_system("A system", SCORE, changes)
+    assert render_png(figure)
+    texts = " ".join(text.get_text() for text in figure.findobj(Text))
+    assert "1 of 2 changes clearly move score" in " ".join(texts.split())
 
 
 def test_relative_gains_are_fractions_of_the_baseline():

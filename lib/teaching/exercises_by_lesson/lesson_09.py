@@ -1,36 +1,39 @@
-"""Exercises of the ablations: false alarms, pairs, and a correction of one's own."""
+"""Exercises of the ablations: false alarms, pairs, and how many pairs a correction for many tests needs."""
 
-import numpy as np
+import math
 
-from lib.experiment import seeds
+from scipy.stats import norm
+
 from lib.teaching.exercises_by_lesson import Exercise, Exercises
 
 
-def holm(p: np.ndarray) -> np.ndarray:
-    """Holm's step-down procedure at 0.05 over all, (m,) -> (m,) bool."""
-    order = np.argsort(p)
-    thresholds = 0.05 / np.arange(len(p), 0, -1)  # 0.05 / m, 0.05 / (m - 1), ..., 0.05
-    passed = p[order] <= thresholds
-    rejected = np.zeros(len(p), dtype=bool)
-    # The first that fails ends it: all larger p-values fail too.
-    rejected[order] = np.logical_and.accumulate(passed)
-    return rejected
+def count_pairs(num_changes: int, gain: float, sd: float) -> int:
+    """How many pairs give a true gain a probability of 80 % to pass the strictest threshold of Holm's correction.
+
+    Args:
+        num_changes: Changes that are tested together, at level 0.05 and two-sided.
+        gain: The true mean of the differences inside pairs.
+        sd: Their standard deviation.
+
+    Returns:
+        The smallest number of pairs, in normal approximation.
+    """
+    level = 0.05 / num_changes  # of the smallest p-value
+    z_scores = norm.ppf(1 - level / 2) + norm.ppf(0.8)
+    return math.ceil((z_scores * sd / gain) ** 2)
 
 
-def uncorrected(p: np.ndarray) -> np.ndarray:
-    """The mistake: each at 0.05, as if it were the only one."""
-    return p <= 0.05
+def count_pairs_without_correction(num_changes: int, gain: float, sd: float) -> int:
+    """The mistake: each change at level 0.05, as if it were the only one."""
+    return count_pairs(1, gain, sd)
 
 
-def _is_holm(answer) -> bool | str:
-    cases = [np.array([0.01, 0.04, 0.03]), np.array([0.05]), np.array([0.02, 0.001, 0.3, 0.012])]
-    cases += [seeds.rng("exercise", "holm", seed=seed).random(8) ** 4 for seed in range(20)]
-    for p in cases:
-        rejected = np.asarray(answer(p))
-        if rejected.shape != p.shape or rejected.dtype != bool:
-            return f"{len(p)} values need {len(p)} truths"
-        if (rejected != holm(p)).any():
-            return f"for {p.round(3).tolist()} it should be {holm(p).tolist()}"
+def judge_count_pairs(answer) -> bool | str:
+    """True if an answer counts as `count_pairs` does, else the first case in which it does not."""
+    for num_changes, gain, sd in ((1, 0.05, 0.1), (10, 0.05, 0.1), (10, 0.02, 0.1), (46, 0.1, 0.3)):
+        expected = count_pairs(num_changes, gain, sd)
+        if answer(num_changes, gain, sd) != expected:
+            return f"for {num_changes} changes, gain {gain} and sd {sd} it should be {expected}"
     return True
 
 
@@ -39,8 +42,9 @@ EXERCISES = Exercises(
         "09.1",
         "easy",
         3,
-        "Twelve switches change nothing, and each is tested with a 95 % interval of its own. How many false alarms do "
-        "you expect?",
+        "Twelve changes have no effect. Each is tested with a 95 % interval of its own. How many of the twelve do you "
+        "expect to look clear by chance?",
+        nudge="how often does a 95 % interval miss the true value?",
         hint="each of twelve with probability 0.05",
         answer=12 * 0.05,
         worked="12 x 0.05 = 0.6, and the chance of at least one is 1 - 0.95^12 = 0.46.",
@@ -52,9 +56,10 @@ EXERCISES = Exercises(
         "09.2",
         "medium",
         6,
-        "Both methods of an ablation vary from seed to seed with a standard deviation of 0.2; seeds that they share "
-        "make their results correlate with 0.9. How many times more seeds do methods without shared seeds need for an "
-        "interval of the same width?",
+        "The scores of a system and of its variant each vary from seed to seed with a standard deviation of 0.2. Where "
+        "both run on the same seeds, their scores correlate with 0.9. How many times as many seeds do you need "
+        "without shared seeds, for an interval of the same width?",
+        nudge="compare the variance of the difference with shared seeds and without",
         hint="Var(a - b) = Var a + Var b - 2 Cov(a, b)",
         answer=10.0,
         worked="Unpaired 0.04 + 0.04 = 0.08, paired 0.08 - 2 x 0.9 x 0.04 = 0.008.",
@@ -65,16 +70,20 @@ EXERCISES = Exercises(
     Exercise(
         "09.3",
         "hard",
-        15,
-        "Write Holm's correction: a function of p-values (m,) that returns truths (m,): which stay significant at "
-        "0.05 over all. The smallest must be at most 0.05 / m, the next at most 0.05 / (m - 1), and so on; the first "
-        "that fails ends it for all larger ones.",
-        hint="sort, compare with 0.05 / (m, m - 1, ..., 1), and np.logical_and.accumulate",
-        answer=holm,
-        worked="Step down through the sorted values, and carry the first failure on.",
-        wrong=uncorrected,
-        judge=_is_holm,
-        start="answer = None  # a function of p-values (m,)",
+        10,
+        "Several changes are tested by Holm's correction at level 0.05, two-sided. One of them has a true `gain`; the "
+        "differences inside its pairs have the standard deviation `sd`. How many independent pairs give its p-value a "
+        "probability of 80 % to pass Holm's strictest threshold? Write a function of the number of changes, the gain "
+        "and the standard deviation. Take the mean for normal, and round up.",
+        nudge="which level does the smallest of the p-values have to meet?",
+        hint="n = ((z_(1 - level / 2) + z_0.8) sd / gain)^2, with z from scipy.stats.norm.ppf",
+        answer=count_pairs,
+        worked="The level is 0.05 / num_changes. With ten changes z = 2.807 and 0.842, so a gain of 0.05 at sd 0.1 "
+        "needs 54 pairs. A single test needs 32.",
+        wrong=count_pairs_without_correction,
+        important=True,
+        judge=judge_count_pairs,
+        start="answer = None  # a function of num_changes, gain and sd",
     ),
 )
 check = EXERCISES.check
