@@ -22,7 +22,7 @@ $(foreach sign,: ; $$ ` " \,$(if $(findstring $(sign),$(CURDIR)),$(error this fo
 
 .DEFAULT_GOAL := help
 unexport BENCH_ROOT_SEED# an ordinary run has the root seed 0
-.PHONY: help setup repro repro-steps full replicate lab lab-zoo serve pretrained tau2 test-extras student slides solutions doctor metrics clean test lint unit pipeline bench bench-quick lock
+.PHONY: help setup repro repro-steps full replicate lab lab-zoo serve pretrained tau2 test-extras course student slides solutions doctor metrics clean test lint unit pipeline bench bench-quick lock
 
 help: ## list what there is
 	@echo "usage: make TARGET [PROFILE=smoke|laptop|paper] [LESSON=01_policy_zoo] [PYTHON=python3.12]"
@@ -85,6 +85,9 @@ test-extras: $(STAMP) ## install what a few more tests ask: llama.cpp's server w
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary :all: \
 		--constraint requirements.lock langchain-openai==1.7.3 llm==0.36
 	@$(MAKE) --no-print-directory tau2
+
+course: $(STAMP) ## the course in the terminal: eight sessions with minutes, exercises, homework
+	@$(RUN) python -m lib course
 
 student: $(STAMP) ## copies of the notebooks for a class, without outputs and solutions, in student/
 	@$(RUN) python -m lib student

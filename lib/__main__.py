@@ -98,6 +98,10 @@ COMMANDS = {  # module and one line of help, by the words of the command
         "lib.reports.readme",
         "Write the numbers of README.md from reports/metrics.",
     ),
+    "course": (
+        "lib.teaching.course",
+        "The course: eight sessions with minutes, exercises, homework.",
+    ),
     "slides": ("lib.teaching.slides", "Offline slides of lessons that ran."),
     "student": ("lib.teaching.student_copies", "Copies of the notebooks for a class."),
     "exercises": (

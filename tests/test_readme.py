@@ -10,12 +10,11 @@ from ruamel.yaml import YAML
 
 from lib.reports import readme
 from lib.scoreboard import summary_figure
-from lib.teaching import exercises
+from lib.teaching import course
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 LONGEST = 12_000  # bytes
-SESSION = 90  # minutes
 
 
 def section(heading: str) -> str:
@@ -36,14 +35,11 @@ def test_it_is_short_and_its_python_is_python():
     assert blocks and all(compile(block, "README.md", "exec") for block in blocks)
 
 
-def test_exercises_of_a_session_belong_to_its_lessons_and_take_at_most_half_of_it():
-    known = {each.id: each.minutes for lesson in exercises.load().values() for each in lesson}
-    sessions = rows(section("Teach with it"))
-    assert [row[0][0] for row in sessions] == ["1", "2", "3", "4"]
-    for row in sessions:
-        ids = re.findall(r"\b\d\d\.\d\b", row[3])
-        assert 25 <= sum(known[id] for id in ids) <= SESSION / 2, row[0]
-        assert {id[:2] for id in ids} <= set(row[1].split(", ")) and len(set(ids)) == len(ids) > 2
+def test_its_sessions_are_those_of_the_course():
+    lines = section("Teach with it").splitlines()
+    assert [line for line in lines if line.startswith("|")][2:] == course.readme_rows()
+    homework = [session.homework.lesson for session in course.SESSIONS if session.homework]
+    assert f"homework: lessons {', '.join(homework)}." in section("Teach with it")
 
 
 def test_every_lesson_is_in_the_table_near_the_top():

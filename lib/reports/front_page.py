@@ -99,6 +99,7 @@ READERS = {  # who reads: lessons to begin with, the first that is there; and wh
     ),
 }
 GLOSSARY = "glossary.html"
+COURSE = "course.html"
 CUT = "smoke"  # the profile that only shows that everything runs
 LONGEST = 200  # characters of a finding that the overview quotes whole
 
@@ -180,6 +181,7 @@ def front_page(reports: str | Path, repository: str | Path = ROOT) -> str:
             for reader, (names, reason) in READERS.items()
         ],
         glossary=GLOSSARY if (reports / GLOSSARY).is_file() else None,
+        course=COURSE if (reports / COURSE).is_file() else None,
         commit=describe_commit(repository),
     )
     accessibility_check.check(page, "the front page")
