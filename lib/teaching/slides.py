@@ -2,7 +2,8 @@
 
 nbconvert's SlidesExporter is of no use offline: its template loads reveal.js and require.js from the web, and no
 package in requirements.lock has a copy of reveal.js that could be put into the page. So these slides need neither:
-every heading begins a slide, and so does whatever follows a figure or a table. Scroll snapping shows one slide at a
+every heading begins a slide, and so does whatever follows a figure or a table. Of these a lesson keeps at most 16, for
+20 minutes (`select_slides`). Scroll snapping shows one slide at a
 time even without the script, which only adds keys (arrows, Home, End). Code is folded. Solutions, answers to
 exercises and wall times are left out. Print gives one slide a page (the script makes long ones smaller; without it
 they continue on the next).
@@ -26,9 +27,12 @@ from lib.teaching import solution_cells
 from lib.teaching.exercises import is_exercise
 
 TEMPLATES = Path(__file__).with_name("template")
+MOST_SLIDES = 16  # of a lesson, for 20 minutes; the first and the last are among them
+MINUTES_PER_SLIDE = 1.2
 HIDDEN = {"parameters", "injected-parameters", "hide"}
 _HEADING = re.compile(r"#{1,3} ")
 _FENCE = re.compile(r"\s*(```|~~~)")
+_NEGATIVE = re.compile(r"<h[23][^>]*>[^<]*(?:did not work|[Ll]imits)")
 _FILLS = re.compile(r"<(?:figure|img|table)\b")
 
 
@@ -70,6 +74,34 @@ def split_at_headings(text: str) -> list[tuple[str, str]]:
     return headed_sections
 
 
+def select_slides(slides: list[Slide], most: int = MOST_SLIDES) -> list[Slide]:
+    """Selects what a class sees in 20 minutes, in the order of the lesson.
+
+    Figures come first, then what did not work and the beginnings of sections. Of what is left, equations come before
+    other text. A slide that holds no more than a table, code or text that goes on is left out.
+
+    Args:
+        slides: All slides of a lesson.
+        most: How many are kept at most.
+
+    Returns:
+        The title and the slides with the highest rank, the earlier one where two are alike.
+    """
+    ranks = {}  # lower is kept first, by place
+    for place, slide in enumerate(slides):
+        is_negative = bool(_NEGATIVE.search(slide.body))
+        if place == 0 or is_negative:
+            ranks[place] = 0
+        elif "<figure" in slide.body:
+            ranks[place] = 1
+        elif "<math" in slide.body:
+            ranks[place] = 2
+        elif not slide.continues and not slide.full:
+            ranks[place] = 3
+    kept = sorted(sorted(ranks, key=lambda place: (ranks[place], place))[:most])
+    return [slides[place] for place in kept]
+
+
 class _Deck:
     """The slides of a lesson, as far as they are made."""
 
@@ -84,9 +116,9 @@ class _Deck:
         self.slides.append(Slide("" if heading else self.heading))
 
     def add_prose(self, cell: nbformat.NotebookNode, number: int) -> None:
-        """Adds a Markdown cell: each heading begins a slide, and so does text after a figure, and each exercise."""
+        """Adds a Markdown cell: each heading begins a slide, and so does text after a figure."""
         for heading, text in split_at_headings(cell.source):
-            begins = heading or not self.slides or self.slides[-1].full or is_exercise(cell)
+            begins = heading or not self.slides or self.slides[-1].full
             # A heading takes over a slide that is still empty.
             last_is_empty = bool(self.slides) and not self.slides[-1].body
             if begins and not (heading and last_is_empty):
@@ -127,16 +159,16 @@ def render(notebook: nbformat.NotebookNode, name: str, folder: Path) -> str:
     Raises:
         ReportError: For a picture without alt text, or anything loaded from elsewhere, as for the report.
     """
-    # A class sees neither solutions nor the cells of exercises; questions stay.
+    # A class sees neither solutions nor exercises, which stand in the student copies.
     deck = _Deck(folder)
     for number, cell in enumerate(notebook.cells, 1):
-        if solution_cells.is_solution(cell):
+        if solution_cells.is_solution(cell) or is_exercise(cell):
             continue
         if cell.cell_type == "markdown":
             deck.add_prose(cell, number)
         elif cell.cell_type == "code":
             is_hidden = HIDDEN & set(cell.metadata.get("tags", []))
-            if not is_hidden and not is_exercise(cell):
+            if not is_hidden:
                 deck.add_code(cell, number)
     problems = deck.cells.problems
     if problems:
@@ -147,7 +179,7 @@ def render(notebook: nbformat.NotebookNode, name: str, folder: Path) -> str:
     title = re.sub(r"<[^>]+>", "", headings[0].markup) if headings else name
     environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True)
     page = environment.get_template("slides.html.j2").render(
-        slides=deck.slides,
+        slides=select_slides(deck.slides),
         name=name,
         title=title,
         css=pages.stylesheet(),
@@ -198,7 +230,10 @@ def main(arguments: list[str] | None = None) -> int:
     num_written = num_failed = 0
     for name in options.lessons or all_lessons:
         try:
-            print(f"slides: {write(name, options.root)}")
+            path = write(name, options.root)
+            num_slides = path.read_text(encoding="utf-8").count('<section class="slide')
+            minutes = round(num_slides * MINUTES_PER_SLIDE)
+            print(f"slides: {path}: {num_slides} slides, about {minutes} minutes")
             num_written += 1
         except (FileNotFoundError, ReportError) as error:
             print(f"{'error' if options.lessons else 'left out'}: {error}", file=sys.stderr)

@@ -60,8 +60,8 @@ def page(root) -> str:
 def test_every_heading_begins_a_slide_and_so_does_what_follows_a_figure(page):
     found = BeautifulSoup(page, "html.parser").select("section.slide")
     first = [each.find(["h1", "h2", "h3", "p"]).get_text().removesuffix("#") for each in found]
-    assert first == ["The lesson", "First", "Below", "Below", "Exercises", "Exercises"]
-    assert [len(each.find_all("img")) for each in found] == [0, 0, 1, 1, 0, 0]
+    assert first == ["The lesson", "First", "Below", "Below"]
+    assert [len(each.find_all("img")) for each in found] == [0, 0, 1, 1]
     assert found[3].find(class_="continues") and not found[2].find(class_="continues")
 
 
@@ -102,3 +102,17 @@ def test_without_a_name_what_was_run_is_rendered_and_the_rest_is_named(root, cap
     assert "05_one.html" in said.out and "left out: 06_two" in said.err
     (root / "reports/notebooks/05_one.ipynb").unlink()
     assert slides.main(["--root", str(root)]) == 1
+
+
+def test_no_lesson_has_more_slides_than_fit_into_20_minutes_and_figures_and_failures_stay():
+    title, failures = (
+        slides.Slide(body="<h1>T</h1>"),
+        slides.Slide(body="<h2>What did not work</h2>"),
+    )
+    text = [slides.Slide(body=f"<h2>{number}</h2>") for number in range(30)]
+    figure = slides.Slide("T", "<figure></figure>", full=True)
+    table = slides.Slide("T", "<table></table>", full=True)
+    kept = slides.select_slides([title, *text, table, figure, failures])
+    assert len(kept) == slides.MOST_SLIDES <= 20
+    assert kept[0] is title and kept[-2] is figure and kept[-1] is failures and table not in kept
+    assert slides.MOST_SLIDES * slides.MINUTES_PER_SLIDE <= 20
