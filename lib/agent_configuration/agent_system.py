@@ -190,6 +190,7 @@ class System:
         """
         item, configuration = job.item, job.configuration
         prompts = [[self.prompts[atom] for atom in atoms] for atoms in configuration.atoms]
+        # The key names the question and the draw alone, so that configurations share random numbers.
         key = int(seeds.key("configuration", "draw", item.id, seed=job.draw) >> 2)
         team = Team(
             self.model, self.tools, configuration, prompts, self.tiers, key, self.tells_rules
@@ -198,6 +199,8 @@ class System:
         usage = team.usage
         self._check_failures(item, usage.failures)
         failures = list(usage.failures)
+
+        # A judge that was lost is a failure like a lost turn: the answer is neither right nor wrong.
         correct, lost_judgement = await self._score(item, last_note.text)
         if lost_judgement:
             failures.append(lost_judgement)

@@ -291,6 +291,7 @@ class Team:
         Returns:
             The note that the call leaves.
         """
+        # What the agent reads, may call and may spend. The third agent calls no tools.
         messages = [
             self._write_system_message(role, agent, hint, question),
             write_user_message(question, *(context.text for context in contexts)),
@@ -312,10 +313,13 @@ class Team:
             self._add_turn(usage, reply)
             num_tokens += reply.tokens_out
             thoughts += extract_thoughts(reply.text)
+
+            # The call ends with a turn that asks for no tool, or where no turn or token is left to read its result.
             call = reply.tool_calls[0] if reply.tool_calls else None
             has_room = turn < MOST_TOOLS and num_tokens < budget
             if call is None or call.name not in tools or not has_room:
                 break
+
             # A lab model reads one word in place of a complaint.
             replacement = ERROR if self.model.backend == "lab" else ""
             result = answer_call(tools[call.name], call.arguments, self.model, replacement)
@@ -323,13 +327,18 @@ class Team:
             results.append((self.model.describe_arguments(call.arguments), result))
             messages = [*messages, *self.model.write_exchange(reply, result)]
 
+        # Why the call ended: by itself, or cut off. What the last turn asked of a tool is lost where no budget is left
+        # to read the result.
         was_truncated = reply.failure is not None and reply.failure.kind == "truncated"
-        # There is no room to read what the tool would say.
         call_without_room = call is not None and num_tokens >= budget
-        cut = was_truncated or call_without_room
+        was_cut = was_truncated or call_without_room
         # The budget is the configuration's choice. What is cut with budget left met a limit of the model itself;
         # without the server's count of tokens nobody knows, and the budget is assumed.
-        cut_by_model = was_truncated and reply.is_counted and num_tokens < budget
+        was_cut_by_model = was_truncated and reply.is_counted and num_tokens < budget
+        usage.cut += was_cut
+        usage.cut_by_model += was_cut_by_model
+
+        # What the next agents read, and when they can begin.
         steps = ""
         if results or thoughts:
             steps = write_notes(results, " ; ".join(thoughts), None)
@@ -340,10 +349,8 @@ class Team:
             answer=tasks.extract_answer(reply.text),
             text=reply.text,
             at=began_at + num_tokens * self.model.seconds_per_token,
-            cut=cut,
+            cut=was_cut,
         )
-        usage.cut += cut
-        usage.cut_by_model += cut_by_model
         usage.trail.append(note)
         return note
 

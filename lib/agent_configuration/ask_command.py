@@ -157,6 +157,7 @@ def print_answer(answered: AnsweredQuestion) -> None:
     for note in outcome.trail:
         print(f"  {note.role:<10} {note.whole}{' [cut off]' if note.cut else ''}")
     answer = outcome.answer
+    # Why there is no answer, each kind of failure once.
     if answer is None:
         failures = ", ".join(dict.fromkeys(outcome.failures))
         answer = f"none ({failures})" if failures else "none"

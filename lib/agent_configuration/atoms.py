@@ -215,9 +215,11 @@ def measure_families(
             "coverage": compute_coverage(atoms_of_family),
             "semantic": compute_semantic_diversity(vectors),
         }
+        # A family with few atoms has no pairs and no clusters: nan for those measures.
         finite_values = [value for value in measures.values() if np.isfinite(value)]
         diversity = float(np.mean(finite_values))
         measures["specificity"] = float("nan")
+        # Specificity is distance from the base family, which has none from itself.
         if family != BASE:
             measures["specificity"] = compute_specificity(vectors, base_vectors)
         measures_by_family[family] = {

@@ -135,6 +135,7 @@ class StackedMultiDiscretePolicy(MultiDiscretePolicy):
         stacked.heads = nn.ModuleList()
         stacked.seen = nn.ModuleList()
         for dimension in range(len(first.sizes)):
+            # One layer for the same head of all trainings, which a batched product evaluates at once.
             heads = [policy.heads[dimension] for policy in policies]
             stacked.heads.append(StackedLinears([heads], is_trunk=False))
         for dimension in range(len(first.sizes) - 1):

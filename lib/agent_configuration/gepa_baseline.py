@@ -85,6 +85,7 @@ class ConfigurationAdapter:
             for (item, outcome), score in zip(
                 eval_batch.trajectories, eval_batch.scores, strict=True
             ):
+                # An agent may have been called several times, or not at all in this workflow.
                 notes = [note.whole for note in outcome.trail if note.agent == agent]
                 verdict = "right" if outcome.correct else f"wrong; it is {item.reference}"
                 feedback = f"The answer {outcome.answer!r} is {verdict}. Reward {score:.2f}."

@@ -95,6 +95,7 @@ def make_jobs(
     def make_job(label: str, kind: str, **settings: Any) -> sweep.Job:
         return sweep.Job(label, make_settings_of_kind(kind, *FIELDS[kind]) | settings)
 
+    # The declared set is divided, so that several workers share its long job.
     declared = [
         make_job(f"declared/{number}", DECLARED_SET, part=number, num_parts=NUM_PARTS)
         for number in range(NUM_PARTS)

@@ -124,6 +124,7 @@ class StackedTrainings:
         else:
             steps = self.prompt.sample(states, sampled.actions, generator).steps
             has_atom = read_prompt_atoms(steps, len(states))
+        # Rewards and groups are filled in once the episodes have been rewarded.
         no_numbers = torch.zeros(len(states))
         batch = EpisodeBatch(
             states=states,

@@ -60,6 +60,7 @@ def choose_tools(
     Raises:
         ParamsError: There is no such tool, or nothing that it could read.
     """
+    # Without a choice: everything that has something to read here.
     if names is None:
         possible = TOOLS if is_lab_world else USER_TOOLS
         names = [name for name in possible if name != "search" or documents or is_lab_world]

@@ -259,6 +259,7 @@ def summarize_choices(rows: pd.DataFrame) -> pd.DataFrame:
         summary["tool calls"] = f"{of_method['used'].mean():.1f}"
         summary["tools allocated"] = f"{of_method['allocated'].mean():.1f}"
         for number, agent in enumerate(AGENTS):
+            # The budget of an agent that a workflow leaves out has no effect, and no meaning in a mean.
             has_agent = of_method["workflow"].map(
                 lambda name, number=number: number in list_agents(name)
             )
@@ -267,6 +268,7 @@ def summarize_choices(rows: pd.DataFrame) -> pd.DataFrame:
         summary["instructions"] = f"{of_method['atoms'].map(count_atoms).mean():.1f}"
         tables.append(summary)
     table = pd.DataFrame(tables)
+    # Columns of workflows that no method chose would be empty.
     unused = [name for name in WORKFLOWS if (table[name] == "0%").all()]
     return table.drop(columns=unused)
 

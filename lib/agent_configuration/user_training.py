@@ -226,6 +226,7 @@ class UserTraining:
                 rows = pd.concat([training.rows[-1] for training in trainings])
                 self.progress.say(f"update {step}/{num_updates}: {describe_rows(rows)}")
             self.episodes.progress.begin(f"update {min(step + 1, num_updates)}/{num_updates}")
+            # An update that was read from the record lies on disk already.
             if is_new and (step % save_every == 0 or step == num_updates):
                 self._save_rollouts()
 
@@ -233,6 +234,7 @@ class UserTraining:
         try:
             train_side_by_side(trainings, report_update)
         except (KeyboardInterrupt, Exception):
+            # Finished updates have been paid for: they are kept whatever stopped the run.
             if trainings[0].step > num_recorded:
                 self._save_rollouts()
             raise

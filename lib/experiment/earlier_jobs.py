@@ -212,6 +212,7 @@ def _migrate_job(
     artifacts.write_json(folder / "done.json", _rename_keys(receipt, COLUMNS | RESULTS, {}))
     job = _rename_job(folder, record, keys, runs)
     artifacts.write_json(folder / "job.json", {"label": job.label, "settings": job.settings})
+    # A folder under today's key is a job that has run since: it is newer, and stays.
     target = folder.parent / job.key
     if target != folder and not target.exists():
         folder.rename(target)

@@ -172,7 +172,10 @@ def read_full_results(
         raise ValueError(
             f"{path} is no table of a full run; make it again with `{full_run.command}`"
         )
+    # What the run noted about itself: its jobs with the hashes of what decided them.
     description = _decompress(metadata[_METADATA])
+
+    # Optional jobs count only where the run had them, so that their absence makes nothing outdated.
     jobs = list(full_run.list_jobs(params))
     for job in full_run.list_optional_jobs(params):
         if job.label in description["jobs"]:

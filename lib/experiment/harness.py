@@ -151,10 +151,12 @@ def run_stages(
         for job in stage.jobs
         if sweep.read_receipt(job, context.runs) is None
     ]
+    # Costs matter only where a call may still be made; a finished run announces nothing.
     if announcement and open_jobs:
         sweep.print_to_terminal(announcement)
     try:
         for stage in stages:
+            # Jobs of this stage find the folders of all stages before it.
             inputs = {job.key: str(job.folder(context.runs)) for job in jobs}
             stage_context = replace(context, inputs={**context.inputs, **inputs})
             work = partial(run_job, work=stage.work, context=stage_context)

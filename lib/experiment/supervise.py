@@ -158,6 +158,7 @@ def main(arguments: list[str] | None = None) -> int:
     _replace_home()
     lock = str(Path.cwd().resolve() / LOCK)
     with contextlib.ExitStack() as stack:
+        # A command that holds the lock starts others here; they inherit the mark and must not wait for it.
         if options.alone and os.environ.get(HELD) != lock:
             try:
                 stack.enter_context(hold_lock(lock, options.name or " ".join(command)))

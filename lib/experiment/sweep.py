@@ -230,6 +230,7 @@ def describe_changes(before: dict[str, Any], after: dict[str, Any]) -> list[str]
     old = dict(_list_leaves(before))
     new = dict(_list_leaves(after))
     changed_paths = []
+    # A dictionary of both keeps the order of the settings, which a set would lose.
     for path in {**old, **new}:
         if old.get(path, "absent") != new.get(path, "absent"):
             changed_paths.append(path)

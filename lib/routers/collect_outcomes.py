@@ -151,6 +151,7 @@ def read_rows(table: Path, settings: CollectSettings) -> pd.DataFrame:
             f"--out {table} exists and has no {settings_path.name} beside it, so it was not collected here; name "
             "another file"
         )
+    # Rows under different settings must not be mixed in one table.
     earlier = artifacts.read_json(settings_path)
     for name, value in asdict(settings).items():
         if earlier.get(name) != value:
@@ -254,6 +255,7 @@ def announce_collection(
         Lines for the terminal.
     """
     costs = estimate_costs(llm, planned)
+    # The last row of the costs is the sum over endpoints.
     by_model = costs[costs["model"] != PAID]
     lines = [f"{num_finished:,} calls are there, {int(by_model['calls'].sum()):,} remain"]
     for row in by_model.itertuples():
@@ -366,6 +368,7 @@ def make_row(call: OutcomeCall, reply: Reply, score: Score | None) -> dict[str, 
     if reply.failure is not None:
         failure = f"{reply.failure.kind}: {reply.failure.detail}"
     value = math.nan if score is None else score.value
+    # A judge that failed says nothing of the reply: the row keeps what the call cost, and has no score.
     if score is not None and score.failure is not None:
         failure = f"judgement: {score.failure}"
     return {

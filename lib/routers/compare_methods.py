@@ -164,6 +164,8 @@ def compare_methods(
         fold_of_item = model_selection.assign_folds(table, settings.folds, cv_repeat)
         folds = model_selection.make_cross_validation_folds(fold_of_item)
         choices = make_choices(table, settings, cv_repeat, folds)
+
+        # A method chooses on the test items of each fold, with what it learned on the others.
         scores = {
             method: model_selection.score_choices(
                 table, folds, method_choices, settings.min_dev_gain

@@ -325,6 +325,7 @@ def measure_budgets(
     """
     test = np.sort(np.concatenate([fold.test for fold in folds]))
     groups = pd.Series(table.groups[test])
+    # The mean of a small group varies too much to be held against the promise.
     is_large = (groups.map(groups.value_counts()) >= MIN_GROUP_SIZE).to_numpy()
     large_groups = groups[is_large].to_numpy()
     rows = []

@@ -213,6 +213,7 @@ def make_corl_reward(table: OutcomeTable) -> KnobReward:
     correct = torch.tensor(table.correct, dtype=torch.float32)
     cost_usd = torch.tensor(table.cost_usd, dtype=torch.float32)
     paid_costs = table.cost_usd[table.cost_usd > 0]
+    # Knobs 0 and 1 are budgets a little below cheap calls and a little above expensive ones.
     low, high = np.log(np.quantile(paid_costs, [0.02, 0.98]) * [0.8, 1.25])
 
     def compute(rows: torch.Tensor, knobs: torch.Tensor) -> torch.Tensor:
@@ -249,6 +250,7 @@ def make_arc_reward(table: OutcomeTable) -> KnobReward:
     unit = float(table.cost_usd.mean()) or 1.0
     correct = torch.tensor(table.correct, dtype=torch.float32)
     cost = torch.tensor(table.cost_usd / unit, dtype=torch.float32)
+    # From 1e-2, where cost hardly matters, to 3, where a mean call weighs more than a right answer.
     low, high = np.log([1e-2, 3.0])
 
     def compute(rows: torch.Tensor, knobs: torch.Tensor) -> torch.Tensor:
@@ -286,6 +288,7 @@ class FoldNetworks(nn.Module):
 
     def forward(self, features: torch.Tensor, knobs: torch.Tensor) -> torch.Tensor:
         """Log probabilities (f, b, m) from features (f, b, d) and knobs (f, b, 1) in [0, 1]."""
+        # Steep ramps: output changes abruptly where the knob passes one of the positions.
         distances = torch.tanh((knobs - self.knob_positions) * 8)  # (f, b, 7)
         inputs = torch.cat([features, 2 * knobs - 1, distances], dim=2)
         hidden = torch.tanh(inputs @ self.hidden_weight + self.hidden_bias)

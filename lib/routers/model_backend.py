@@ -318,6 +318,7 @@ def open_backend(name: str, settings: ModelSettings) -> ModelBackend:
     if settings.backend == "endpoint":
         return EndpointBackend(name, settings)
     if settings.backend == "lab":
+        # Imported here: torch takes seconds, which a router of endpoints alone does not need.
         from lib.language_models.lab_model import open_lab_model
         from lib.language_models.serving.chat_completions.lab_completion import LabCompletionModel
 

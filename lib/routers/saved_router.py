@@ -237,6 +237,7 @@ def load_router(folder: str | Path) -> Router:
                 "router again"
             )
         _check_versions(folder, settings["versions"])
+        # The two files are written one after the other; after a kill between them they may belong to different fits.
         if artifacts.sha256_file(folder / ARRAYS_FILE) != settings["arrays_sha256"]:
             raise RouterError(
                 f"{folder / ARRAYS_FILE} is not the file that {SETTINGS_FILE} was written with; fit the router again"

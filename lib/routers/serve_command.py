@@ -96,6 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (LLMError, OSError, ValueError) as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
+    # It is served all the same: the network may limit who reaches it, which cannot be seen from here.
     if not os.environ.get(KEY_VARIABLE) and not is_loopback(options.host):
         print(
             f"warning: anyone who reaches {options.host} can ask, and spend your money; set {KEY_VARIABLE} to a key",
