@@ -316,6 +316,7 @@ def make_table(
             "atoms": " | ".join(" , ".join(names) for names in configuration.atoms),
             "allocated": configuration.allocated,
             "digest": configuration.digest,
+            # An episode that lost a turn is neither right nor wrong.
             "correct": np.nan if outcome.lost_calls else float(outcome.correct),
             "reward": float(reward_of_job),
             "calls": outcome.calls,

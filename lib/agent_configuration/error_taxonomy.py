@@ -66,8 +66,10 @@ def classify(item: Item, configuration: Configuration, outcome: ConfiguredAnswer
     if lacks_steps or (has_other_operations and not _was_given_to_tool(item, written)):
         return "reasoning"
 
+    # Right operations with a wrong result
     if _has_wrong_result(solution, written):
         return "arithmetic"
+    # A fact was looked up, or the lookup says that it found nothing
     used_retrieval = bool(_RETRIEVAL_TOOLS & set(outcome.tools))
     if item.group in _KINDS_WITH_FACTS and (used_retrieval or NOTHING in written.split()):
         return "knowledge"
@@ -90,6 +92,7 @@ def _is_misconfigured(item: Item, configuration: Configuration, num_steps: int) 
     lacks_arithmetic = item.group == "mixed" and not _ARITHMETIC_TOOLS & tools
     lacks_records = item.group in _KINDS_WITH_FACTS and not {"search", "lookup"} & tools
     has_many_steps = num_steps >= _MANY_STEPS
+    # What a single call, or the lowest budget of the first agent, cannot hold
     is_single_call = configuration.workflow == "direct"
     has_lowest_budget = configuration.tier(0) == 0
     is_too_simple = has_many_steps and (is_single_call or has_lowest_budget)

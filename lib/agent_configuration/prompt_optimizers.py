@@ -87,6 +87,7 @@ def select_structure(system: System, items: Sequence[Item], weights: Weights) ->
         for structure in structures
         for item in items
     ]
+    # (structures, items), the items of a structure side by side
     rewards = system.compute_rewards(jobs, system.run(jobs), weights)
     mean_rewards = np.nanmean(rewards.reshape(len(structures), len(items)), axis=1)
     return structures[int(mean_rewards.argmax())]
@@ -121,6 +122,7 @@ class PromptedSystem:
             texts = []
             if agent in present and candidate.get(role):
                 texts = candidate[role].split(SEPARATOR)
+            # An atom is named by its own text, so that the system can look it up like one of the library.
             self.system.prompts.update({text: text for text in texts})
             texts_by_agent.append(tuple(texts))
         return Configuration(self.structure, tuple(texts_by_agent))
@@ -162,6 +164,7 @@ def bootstrap_demonstrations(
         The best candidate by mean reward, the one without demonstrations among them.
     """
     rng = seeds.rng("configuration", "bootstrap", seed=seed)
+    # Sets are compared on questions that no demonstration is taken from.
     half = max(1, len(items) // 2)
     outcomes, _ = prompted.play(items[:half], {})
     demonstrations: dict[str, list[str]] = {role: [] for role in AGENTS}
@@ -182,6 +185,7 @@ def bootstrap_demonstrations(
         candidates.append(candidate)
 
     validation = items[half:] or items
+    # The first half was played once; what remains of the episodes decides how many sets can be compared.
     num_affordable = max(1, (max_episodes - half) // len(validation))
     scores = []
     for candidate in candidates[:num_affordable]:

@@ -189,6 +189,7 @@ def make_workflow_rows(tried: pd.DataFrame) -> pd.DataFrame:
     declared = tried[tried["set"].isin([GRID, SAMPLED])]
     tables = []
     for _, workflow_rows in declared.groupby("workflow", sort=False):
+        # Chosen on training questions, so that the test rows are not the best of many by chance.
         tables.append(baselines.select_constant(workflow_rows))
     rows = pd.concat(tables, ignore_index=True)
     return rows.assign(method=rows["workflow"], split=BY_WORKFLOW, style="", seed=0)
@@ -215,6 +216,7 @@ def make_share_rows(rollouts: pd.DataFrame) -> pd.DataFrame:
     """
     arc = rollouts[rollouts["method"] == ARC.name]
     num_updates = arc["step"].max() + 1
+    # Equal parts of the training, 0 to NUM_PARTS - 1.
     by_part = arc.assign(step=arc["step"] * NUM_PARTS // num_updates)
     shares = _average_episodes(by_part, ["method", "seed", "only", "step", "workflow"])
     return shares.assign(split=SHARES)
@@ -233,6 +235,7 @@ def _average_episodes(rollouts: pd.DataFrame, group_columns: list[str]) -> pd.Da
     grouped = rollouts.groupby(group_columns, sort=False)
     means = grouped[_TRAIN_COLUMNS].mean().reset_index()
     means["calls"] = grouped.size().to_numpy()
+    # The results table holds tokens as whole numbers.
     means["tokens_out"] = means["tokens_out"].round().astype(int)
     return means.assign(style="", group=means["only"], item=means["step"].astype(str), prompt="")
 

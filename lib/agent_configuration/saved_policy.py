@@ -89,6 +89,7 @@ class SavedPolicies:
             raise ParamsError(f"{path} was written by another version; train the policy again")
         files = content.pop("policies")
         words = content.pop("word_weights")
+        # JSON has lists of dictionaries; the description holds atoms, and tuples that can be compared.
         content["atoms"] = [Atom.model_validate(atom) for atom in content["atoms"]]
         content["tools"] = tuple(content["tools"])
         description = PolicyDescription(**content)

@@ -69,6 +69,7 @@ def sample_configurations(
     rng = seeds.rng("configuration", "sampled", seed=seed)
     configurations: dict[Configuration, None] = {}  # a set that keeps the order
     while len(configurations) < n:
+        # Workflows in turn, so that rare ones are sampled as often as others.
         workflow = len(configurations) % len(WORKFLOWS)
         # Two agents may have tools, and each of the three has a budget of tokens: small, medium or large.
         tools = [_sample_tools(rng) for _ in range(2)]
@@ -110,6 +111,7 @@ def list_structure_neighbours(configuration: Configuration, dimension: str) -> l
     structure = configuration.structure
     current = structure[index]
     if dimension.startswith("tools"):
+        # A set of tools is a bit mask: flip the bit of each tool.
         values = [current ^ (1 << tool) for tool in range(len(TOOLS))]
     else:
         values = [value for value in range(action_space.SIZES[index]) if value != current]
@@ -150,6 +152,7 @@ def list_prompt_neighbours(
     if agent not in action_space.list_agents(configuration.workflow):
         return []
     current = configuration.atoms[agent]
+    # One atom fewer, then one more where there is room.
     variants = [tuple(atom for atom in current if atom != dropped) for dropped in current]
     if len(current) < action_space.MAX_ATOMS:
         variants += [(*current, atom) for atom in atoms if atom not in current]
@@ -194,6 +197,7 @@ def search_greedily(
                 continue
             rewards = score(candidates)
             num_candidates += len(candidates)
+            # Only a strictly better neighbour is taken, which ends the climb on a plateau.
             if rewards.max() > best_reward:
                 best = candidates[int(rewards.argmax())]
                 best_reward = float(rewards.max())

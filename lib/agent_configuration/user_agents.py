@@ -79,6 +79,7 @@ def choose_tools(
         raise ParamsError(
             "--tools lookup: it reads the records of the lab's world, which these questions are not about; leave it out"
         )
+    # In the order of TOOLS, whichever order the command line has.
     return tuple(name for name in TOOLS if name in names)
 
 

@@ -150,6 +150,7 @@ class UserTraining:
             InfrastructureError: Most of them lost a call.
         """
         items = self.inputs.questions.baseline_train
+        # Candidates as in the comparison, since what an episode takes depends on its workflow.
         candidates = declare_candidates(
             NUM_TRIALS, self.atoms, self.inputs.tools, self.inputs.options.seed
         )
@@ -163,6 +164,7 @@ class UserTraining:
         num_new_episodes = len(self.episodes) - num_before
         seconds = time.monotonic() - started
         _check_scored(rows, "trial episodes", self.inputs.model)
+        # Episodes of an earlier call are read, and their time says nothing of the model.
         if not num_new_episodes:
             return rows, float("nan")
         return rows, seconds / num_new_episodes

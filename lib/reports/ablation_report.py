@@ -167,6 +167,7 @@ def compare_rules(comparisons: Mapping[str, Comparison]) -> tuple[Figure, pd.Dat
     )
     usual_levels, changes = {}, {}
     for policy, comparison in comparisons.items():
+        # The first row has the usual rules, whose level the gains below it are changes of.
         usual_levels[policy] = stats.intervals(comparison.levels[main.column]).iloc[:1]
         changes[policy] = stats.intervals(gains_by_policy[policy])
     table = pd.concat([pd.DataFrame(usual_levels), pd.DataFrame(changes)])

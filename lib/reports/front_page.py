@@ -201,6 +201,7 @@ def summarize_lessons(lessons: list[Entry]) -> list[str]:
         "fixed choices and oracles, and counts all costs in the same way.",
         "Numbers in brackets are intervals. Numbers from the papers are never printed as ours.",
     ]
+    # Stand-ins are named where the results are summarized, not only in their lessons.
     scripted_lessons = [lesson.number for lesson in lessons if lesson.scripted]
     if scripted_lessons:
         sentences.append(

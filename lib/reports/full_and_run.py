@@ -49,6 +49,7 @@ def compare_with_full_run(
         recorded_text = NOT_RECORDED if is_recorded else full.status
         recorded = recorded_estimates.get(key)
         if recorded is not None:
+            # Two point values, or a method that lost too many replies, allow no verdict.
             is_left_out = find_unusable_share(recorded) > 0 or find_unusable_share(estimate) > 0
             if not is_left_out and (has_interval(recorded) or has_interval(estimate)):
                 comparison = AGREE if estimates_agree(recorded, estimate) else DISAGREE

@@ -184,6 +184,7 @@ class Cells:
             traceback = "\n".join(output.traceback)
             return _render_text(traceback or f"{output.ename}: {output.evalue}", "stream stderr")
         data = output.data
+        # A widget needs a kernel, which the page has not.
         if _WIDGET in data:
             return '<p class="note">A control that moves once the notebook is open in JupyterLab.</p>\n'
         if "text/html" in data:

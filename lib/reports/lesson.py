@@ -402,6 +402,7 @@ class Lesson:
         missing = [] if self._conclusion else ["no conclusion (lesson.conclusion)"]
         if key_figure not in self._image_paths:
             missing.append(f"no figure {key_figure!r} among {sorted(self._image_paths)}")
+        # Metrics with a marked share rest on too few replies to stand on the front page.
         marked_metrics = [key for key in key_metrics if f"{key}_{UNUSABLE_SHARE}" in self._metrics]
         key_metrics = [key for key in key_metrics if key not in marked_metrics]
         missing += [f"no metric {key!r}" for key in key_metrics if key not in self._metrics]

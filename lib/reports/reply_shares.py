@@ -44,6 +44,8 @@ def tabulate_reply_shares(counts: pd.DataFrame) -> pd.DataFrame:
     flawless = counts[~lost_something]
     with_loss = counts[lost_something]
     table = with_loss.assign(method=_join_keys(with_loss, keys))
+
+    # Methods without a loss need no line each: those of a model share one.
     sums = flawless.groupby(["model", "backend"], sort=False)
     merged = sums[list(COUNTS)].sum().reset_index()
     merged["method"] = [
@@ -52,6 +54,7 @@ def tabulate_reply_shares(counts: pd.DataFrame) -> pd.DataFrame:
     ]
     table = pd.concat([table, merged], ignore_index=True)
 
+    # A mark where too many replies are lost, as the estimates of that method are left out.
     shares = [reply_counts.share_without_answer for reply_counts in to_reply_counts(table)]
     is_marked = table["too_many"].fillna(False).astype(bool) if "too_many" in table else False
     table["method"] = table["method"] + pd.Series(is_marked, index=table.index).map(

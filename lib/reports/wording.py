@@ -1,9 +1,7 @@
 """Numbers with their intervals as text, and the note that a model is scripted, for captions and conclusions."""
 
 import math
-from collections.abc import Mapping
 
-from lib.config import LLMSettings
 from lib.plots.tables import NOTHING
 from lib.stats import Interval
 
@@ -43,17 +41,3 @@ def format_number(value: float, digits: int = 2) -> str:
 def format_signed(value: float, digits: int = 2) -> str:
     """A number with so many decimals and its sign."""
     return f"{round(value, digits) + 0.0:+.{digits}f}"  # adding 0.0 turns -0.0 into 0.0
-
-
-def note_scripted_models(llm: LLMSettings, names: Mapping[str, str]) -> str:
-    """A note for captions that names the scripted models.
-
-    Args:
-        llm: The language model settings.
-        names: By the word that a reader knows, the name of a model in `llm.models`.
-
-    Returns:
-        A text such as " (large, small: scripted stand-in)"; empty where no model is scripted.
-    """
-    scripted = [word for word, name in names.items() if llm.models[name].backend == "scripted"]
-    return f" ({', '.join(scripted)}: scripted stand-in)" if scripted else ""

@@ -160,6 +160,7 @@ def read_rows(table: Path, settings: CollectSettings) -> pd.DataFrame:
                 "same, or name another file"
             )
     rows = artifacts.read_parquet(table)
+    # Columns that a user added are no obstacle; those that are read must be there.
     missing = [column for column in COLUMNS if column not in rows]
     if missing:
         raise TableError(f"--out {table} lacks the column {missing[0]}; name another file")

@@ -153,6 +153,7 @@ def read_expert_reply(completion: Mapping[str, Any], backend: ModelBackend) -> E
     """
     choice = completion["choices"][0]
     text = (choice.get("message") or {}).get("content") or ""
+    # Servers leave fields out, or set them to null: both count as nothing.
     usage = completion.get("usage") or {}
     failure = None
     if choice.get("finish_reason") == "length":

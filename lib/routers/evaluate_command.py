@@ -135,11 +135,13 @@ def read_outcomes(
         TableError: As in `read_outcome_table`.
     """
     name = str(options.table[0])
+    # A file of the user's comes before a shipped table of the same name.
     is_shipped = name in tables.SHIPPED and not options.table[0].exists()
     if is_shipped and len(options.table) == 1:
         table = tables.SHIPPED[name](settings.prices)
         return replace(table, groups=table.items) if options.hold_out == "items" else table
     prices = _choose_prices(options.prices, settings)
+    # A log with one choice an item knows no outcome of the other models, and is evaluated in another way.
     log = read_choice_table(options.table)
     if log is not None:
         return log

@@ -359,6 +359,7 @@ def describe_models(table: OutcomeTable) -> pd.DataFrame:
     rows = []
     for index, model in enumerate(table.models):
         correct = table.correct[:, index]
+        # The best of all other models on each item: where a model beats it, no other can replace it.
         best_alternative = np.delete(table.correct, index, axis=1).max(1)
         rows.append(
             {

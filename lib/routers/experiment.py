@@ -335,6 +335,7 @@ def measure_budgets(
             promised = method_scores.promised[index, test]
             by_item = pd.DataFrame({"cost_usd": cost_usd, "promised": promised})
             by_group = by_item[is_large].groupby(large_groups).mean()
+            # Without a large group nothing can be said of groups.
             groups_over_budget = np.nan
             if len(by_group):
                 is_over = by_group["cost_usd"] > MAX_SPENDING_RATIO * by_group["promised"]

@@ -231,6 +231,7 @@ def make_toolorchestra_reward(table: OutcomeTable) -> KnobReward:
     """
     num_items, num_models = table.correct.shape
     vectors = np.column_stack([table.correct.ravel(), -table.cost_usd.ravel()])
+    # Vectors of one item stand side by side: they are one group.
     item_of_vector = np.repeat(np.arange(num_items), num_models)
     normalized = normalize_within_groups(vectors, item_of_vector)
     normalized = normalized.reshape(num_items, num_models, 2)

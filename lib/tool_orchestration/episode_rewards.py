@@ -135,6 +135,7 @@ def make_update_data(
         Samples for the trainer; a row per episode, with step, rollout_group and reward beside the columns of
         make_rows; and by filter how many episodes it left out.
     """
+    # Rewards are normalized within a group, so that an unscored episode must not be among the compared.
     scored = np.flatnonzero([not math.isnan(episode.correct) for episode in episodes])
     scored_episodes = [episodes[index] for index in scored]
     episode_rewards = np.full(len(episodes), np.nan)
@@ -142,6 +143,7 @@ def make_update_data(
     counts = {"kept": 0, "malformed": 0, "unanswered": 0, "agreeing": 0}
     if len(scored):
         episode_rewards[scored] = compute_rewards(scored_episodes, groups[scored], tools)
+        # A group whose rewards agree has no advantage, and only adds noise to the update.
         samples, filtered = select_samples(
             scored_episodes, groups[scored], episode_rewards[scored], min_std
         )
@@ -210,6 +212,7 @@ def _describe_outcome(episode: ToolEpisode) -> dict[str, Any]:
         "calls": len(episode.called_experts),
         "chosen": " ".join(episode.called_experts),
         "malformed": episode.num_malformed,
+        # The orchestrator's own lost reply counts beside those of tools.
         "failures": sum(reply.lost for reply in episode.replies) + episode.lost_own_reply,
         "failed": episode.failed,
         "truncated": episode.num_truncated,

@@ -153,6 +153,7 @@ def make_format_trace(assignment: LabAssignment, reply: str, rng: np.random.Gene
     Returns:
         The tokenized dialogue; prompt and reply are read, and are no targets.
     """
+    # Any tool, so that the form is learned and no preference for a tool.
     entry = assignment.entries[int(rng.integers(len(assignment.entries)))]
     fact_index = FACT_OBJECTIVES.index(list_wishes(assignment.user)[0])
     opening, closing = call_protocol.RESPONSE_TAGS
@@ -162,6 +163,7 @@ def make_format_trace(assignment: LabAssignment, reply: str, rng: np.random.Gene
         (write_answer_turn(assignment), True),
     ]
     ids = list(encode_conversation(assignment.messages))
+    # Only the orchestrator's own turns are learned: the prompt and the reply of the tool are given.
     targets = [IGNORE_INDEX] * len(ids)
     for text, is_learned in segments:
         segment_ids = encode(text)

@@ -239,12 +239,15 @@ def measure_tool_outcomes(
             episode = LabEpisode(assignment, [], [], 0)
             call = call_protocol.Call(entry.name, call_protocol.USER_QUESTION)
             calls.append((episode, call, rollout.derive_turn_seed(sample, index, 0)))
+
+    # All calls at once, since the lab models answer in batches.
     replies = environment.answer_calls(calls)
 
     correct = []
     for (episode, _, _), reply in zip(calls, replies, strict=True):
         answer = tasks.format_reply(call_protocol.clean_reply(reply.text))
         correct.append(tasks.score_reply(episode.assignment.item, answer))
+    # (menus, tools on a menu)
     shape = (len(assignments), -1)
     return {
         "correct": np.array(correct).reshape(shape),

@@ -80,6 +80,7 @@ def estimate_metrics(rows: pd.DataFrame) -> dict[str, pd.Series]:
             metrics[f"{name}.of_calls"] = estimate_difference(
                 tests, "score_of_calls", TRAINED, reference
             )
+    # What the score is made of: a gain in one may be bought with another.
     for column in ("correct", "cost_usd", "seconds"):
         for name, reference in SPENDING_CONTRASTS.items():
             metrics[f"trained.{column}_minus_{name}"] = estimate_difference(
@@ -106,6 +107,7 @@ def estimate_gates(rows: pd.DataFrame) -> dict[str, pd.Series]:
     gates = results_table.select(rows, split=lab_results.GATE)
     estimates = {f"gate.tools.{name}": estimate_mean(gates, name) for name in ("headroom", "wish")}
     spending = results_table.select(rows, split=lab_results.STEERING, method=START)
+    # A menu is shown to several users: average them, so that menus are the sample.
     by_menu = spending.groupby(["method", "seed", "item"], as_index=False)["covered"].mean()
     estimates["gate.tools.form"] = estimate_mean(by_menu, "covered")
     tests = results_table.select(rows, split=lab_results.TEST)
@@ -148,6 +150,7 @@ def measure_choices(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """
     users = compare_users(results_table.select(rows, split=lab_results.STEERING))
     held_out = results_table.select(rows, split=lab_results.HELD_OUT)
+    # Above what a call at random would give, on menus where an unknown tool is the best choice.
     where_best = held_out[held_out["is_best"] > 0]
     called = where_best["probability"] - where_best["chance"]
     prices = results_table.select(rows, split=lab_results.PRICES)

@@ -346,9 +346,11 @@ def _teach_reading(run: JobRun, world: LabWorld, settings: LabWorldSettings) -> 
     folder = Path(run.context.models) / settings.base
     for round_index in range(reading.rounds):
         seed = reading.seed + READING_ROUND_SEED * round_index
+        # Short menus first, which have fewer names to confuse.
         menu_size = format_warmup.SHORT_MENU_SIZE if round_index == 0 else lab_menus.MENU_SIZE
         listings = format_warmup.make_listings(reading.items, tools, seed, menu_size)
 
+        # round_index is bound here, as a closure would see its last value.
         def report_round(fraction: float, round_index: int = round_index) -> None:
             run.report_progress((round_index + fraction) / reading.rounds)
 

@@ -239,16 +239,20 @@ def draw_assignment(
         raise ValueError(
             f"a menu needs {MENU_SIZE} tools, and there are {len(tools)}; add a lab model to tools.lab_world.models"
         )
+    # At least MIN_CAPABLE tools of the menu can answer, so that there is something to choose between.
     capable = [tool for tool in tools if tool.is_capable(item)]
     if len(capable) < MIN_CAPABLE:
         capable = sorted(tools, key=lambda tool: -tool.get_accuracy(item))[:MIN_CAPABLE]
     order = rng.permutation(len(capable))[:MIN_CAPABLE]
     chosen = [capable[index] for index in order]
+
+    # The other tools of the menu are drawn from all that remain, capable or not.
     remaining = [tool for tool in tools if tool not in chosen]
     order = rng.permutation(len(remaining))[: MENU_SIZE - MIN_CAPABLE]
     chosen += [remaining[index] for index in order]
 
     names = draw_names(MENU_SIZE, rng)
+    # Names, prices and latencies are drawn apart from the tools, so that only the menu tells what a call takes.
     price_levels = rng.permutation(MENU_SIZE)
     latency_levels = rng.permutation(MENU_SIZE)
     entries = []

@@ -86,6 +86,8 @@ def make_rows(results: LabWorldResults) -> pd.DataFrame:
     rows = pd.concat(
         [table.assign(split=split) for split, table in tables.items()], ignore_index=True
     )
+
+    # Types of the results table, whatever the splits had.
     rows["item"] = rows["item"].astype(int).astype(str)
     rows["seed"] = rows["seed"].fillna(0).astype(int)
     return fill_words_and_counts(rows).assign(backend="lab")
@@ -206,6 +208,7 @@ def make_baseline_rows(results: LabWorldResults) -> pd.DataFrame:
                 "score_of_calls": score,
             }
         )
+        # A tool alone has no score on menus that lack it.
         tables.append(table[~np.isnan(score)])
     rows = pd.concat(tables)
     nothing = [[] for _ in range(len(rows))]
@@ -259,6 +262,7 @@ def compute_headroom(results: LabWorldResults) -> np.ndarray:
     differences = []
     for sample in range(SAMPLES):
         chosen_on = samples[sample]
+        # Scored on another sample than it was chosen on: the best of several by chance would count as headroom.
         scored_on = samples[(sample + 1) % SAMPLES]
         choice = menu_baselines.choose_oracle(chosen_on)
         constant = menu_baselines.choose_best_tool(dev, scored_on)
@@ -285,6 +289,7 @@ def compute_wish_gain(results: LabWorldResults) -> np.ndarray:
         choice = menu_baselines.choose_by_objective(dev, objective)
         scores = menu_baselines.average_choices(choice, dev.compute_scores())
         mean_scores[objective] = float(scores.mean())
+    # The rule is chosen on dev menus, and compared on test menus.
     best_for_all_users = max(mean_scores, key=mean_scores.get)
 
     test = results.outcomes[lab_world.TEST_MENUS][0]

@@ -60,6 +60,7 @@ def measure_episodes(
     )
     rows = []
     for index, episode in enumerate(episodes):
+        # Names on a menu are aliases; the entry knows which model stands behind one.
         entries = [episode.assignment.find_entry(name) for name in episode.called_experts]
         rows.append(
             {
@@ -114,6 +115,7 @@ def measure_held_out_tools(model: torch.nn.Module, world: LabWorld, num_menus: i
     for index, assignment in enumerate(assignments):
         is_held_out = np.array([entry.tool.name in world.held_out for entry in assignment.entries])
         accuracy = [entry.tool.get_accuracy(assignment.item) for entry in assignment.entries]
+        # By the measured accuracy of each tool on questions of this kind.
         utilities = compute_menu_utilities(assignment, accuracy, assignment.user)
         rows.append(
             {

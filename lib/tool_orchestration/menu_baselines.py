@@ -350,6 +350,7 @@ def _average_scores_by_tool(outcomes: MenuOutcomes, is_counted: np.ndarray) -> d
     for index in np.flatnonzero(is_counted):
         entries = outcomes.assignments[index].entries
         for entry, score in zip(entries, scores[index], strict=True):
+            # A tool may be on some menus only; its mean is over those.
             scores_by_tool.setdefault(entry.tool.name, []).append(score)
 
     mean_scores = {}

@@ -75,6 +75,7 @@ def profile_card(card: Mapping[str, Any]) -> list[Measurement]:
         if row["skin"] != "plain":
             continue
         correct_and_tasks = totals.setdefault(row["category"], [0.0, 0.0])
+        # Accuracies are weighted by their numbers of tasks.
         correct_and_tasks[0] += row["accuracy"] * row["n"]
         correct_and_tasks[1] += row["n"]
     return [

@@ -49,6 +49,7 @@ def compute_call_shares(rows: pd.DataFrame, models: Sequence[str]) -> pd.DataFra
     shares = []
     for row in rows.itertuples(index=False):
         model_calls = [name for name in row.chosen.split() if name in models]
+        # A question that was answered without a model has no shares to average.
         if not model_calls:
             continue
         share_by_model = {}

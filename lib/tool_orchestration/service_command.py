@@ -347,6 +347,7 @@ def add_rows(
         }
     added = pd.DataFrame(new_rows, columns=list(service_results.COLUMNS))
     combined = added if rows.empty else pd.concat([rows, added], ignore_index=True)
+    # A trial that was repeated replaces the one that was not scored.
     combined = combined.drop_duplicates(list(service_results.KEY), keep="last")
     combined = combined.reset_index(drop=True)
     artifacts.write_parquet(folder / TABLE, combined)

@@ -58,6 +58,8 @@ class PolicyAgent:
         for episode, request in zip(episodes, requests, strict=True):
             contexts.append(self._read_messages(episode, request))
         has_room = [self.generator.has_room(context.ids) for context in contexts]
+
+        # One batch for all conversations that still have room.
         turns = self.generator.write_turns(
             [context.ids for context, fits in zip(contexts, has_room, strict=True) if fits],
             [request.seed for request, fits in zip(requests, has_room, strict=True) if fits],
@@ -65,6 +67,7 @@ class PolicyAgent:
         )
 
         replies = []
+        # Turns come in the order of the conversations with room; the others get a failure in their place.
         remaining_turns = iter(turns)
         for context, request, fits in zip(contexts, requests, has_room, strict=True):
             if fits:

@@ -160,6 +160,7 @@ def summarize(rows: pd.DataFrame, largest_k: int) -> pd.DataFrame:
             "not scored": int(trials["correct"].isna().sum()),
         }
         line |= _format_passes(passes, model, group)
+        # A trial that is not scored broke off early, so that its cost would make the team look cheap.
         scored = trials[trials["correct"].notna()]
         line["$ per trial"] = f"{scored['cost_usd'].mean():.3g}"
         line["of it models"] = f"{scored['expert_cost_usd'].mean():.3g}"

@@ -91,6 +91,7 @@ class ToolChoiceEvaluation:
                 environments, settings, settings.menus, "tests", condition, condition=condition
             )
             for name, preference in preferences_by_user.items():
+                # Every menu is shown to the same user.
                 preferences = np.broadcast_to(preference, (*menus.kinds.shape, len(preference)))
                 utilities = compute_expected_utilities(environments, menus, preferences)
                 optimal_probs = _choose_largest(utilities)

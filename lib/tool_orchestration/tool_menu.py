@@ -157,6 +157,7 @@ def make_offers(
         offers[name] = make_function_offer(name, prices, FUNCTION_SKILLS[name])
     offers[OFFICE] = make_office_offer(prices)
     for name, card in model_cards.items():
+        # A price list has factors on what the card measured; without one nothing changes.
         rate = prices.models.get(name, _UNCHANGED)
         usd_per_token = card["dollars_per_1k_tokens"] / 1000
         typical_tokens = _TYPICAL_TOKENS_IN + _TYPICAL_TOKENS_OUT

@@ -109,6 +109,7 @@ def parameters(stage: LessonStage, root: Path) -> dict[str, Any]:
             f"stage {stage.name} declares {', '.join(absent)}, which {SETTINGS} does not hold; "
             f"it holds {', '.join(sorted(settings))}"
         )
+    # Only what the stage declares, so that other settings cannot change its numbers unnoticed.
     values = {section: settings[section] for section in stage.sections}
     if stage.models_of:
         values["llm"] = _merge_models(stage, settings)

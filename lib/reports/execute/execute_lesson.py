@@ -239,6 +239,7 @@ def _explain_failure(
     if len(source) > MAX_CELL_LINES:
         lines.append("    ...")
 
+    # The end of a traceback names the error; its start is the machinery that ran the cell.
     if failure.traceback:
         traceback = Scrubber(root).text(failure.traceback)
         traceback_lines = _ANSI.sub("", traceback).rstrip().splitlines()

@@ -112,6 +112,7 @@ def complete_alt_texts(notebook: NotebookNode) -> list[str]:
                 metadata[media_type] = entry | _make_entry(
                     f"Generated: picture shown by the cell that begins with “{shown}”."
                 )
+            # The kernel may have generated a text before; that one is reported as well.
             if metadata.get(media_type, {}).get(GENERATED_ALT):
                 warnings.append(
                     f"cell {number} ({first_line[:60]!r}): a picture has no alt text; the page says "

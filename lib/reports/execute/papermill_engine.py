@@ -223,6 +223,7 @@ class _Client(NotebookClient):
                 raise CellFailure(index, reason) from None
             except DeadKernelError:
                 raise CellFailure(index, _describe_death(process)) from None
+            # The kernel is another process, which Ctrl-C here does not reach.
             except (KeyboardInterrupt, SystemExit):
                 _interrupt_kernel(process)
                 raise

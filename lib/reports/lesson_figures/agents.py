@@ -303,6 +303,7 @@ def _render_call(job: ConfiguredQuestion, note: Note) -> tuple[str, str]:
         lines.append(f"no answer; it wrote: {note.text or 'nothing'}")
 
     color = plots.text_colour(plots.colour(ORDINALS[note.agent]))
+    # Colour says which agent, the kind of line whether it was cut off.
     bar_style = "dotted" if note.cut else "solid"
     style = f"border-left:5px {bar_style} {color};padding-left:.6em;margin:.3em 0"
     heading = f"<strong>{escape(note.role)}</strong> <small>({escape(about)})</small>"

@@ -218,6 +218,7 @@ def list_mean_weights(rows: pd.DataFrame, num_bins: int = 12) -> pd.DataFrame:
     """
     trained = results_table.select(rows, split="train", method=variants.CONDUCTOR.label)
     width = max(1, int(np.ceil((trained["step"].max() + 1) / num_bins)))
+    # Steps of a bin are named by its middle.
     binned = trained.assign(step=trained["step"] // width * width + width // 2)
     columns = [f"w_{name}" for name in COMPONENTS]
     means = binned.groupby(["seed", "step", "group"], sort=False)[columns].mean().reset_index()
@@ -274,6 +275,7 @@ def list_pretrained_weights(rows: pd.DataFrame, steps_per_point: int = 5) -> pd.
         Columns: seed (0, there is one training), step (the last of those averaged), component, weight.
     """
     rollouts = rows[(rows["split"] == "train") & (rows["method"] == "conductor")]
+    # The mean of a bin is known at its last step.
     last_step = (rollouts["step"] // steps_per_point + 1) * steps_per_point
     columns = [f"w_{name}" for name in COMPONENTS]
     means = rollouts.assign(step=last_step).groupby("step")[columns].mean().reset_index()

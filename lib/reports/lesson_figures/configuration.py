@@ -95,6 +95,7 @@ def draw_synthetic_regret(tested: pd.DataFrame) -> Figure:
     regret = stats.mean(trained, "regret", ["method", "step"]).reset_index()
     constant = results_table.select(tested, method=synthetic.BEST_CONSTANT)
     level = stats.mean(constant, "regret", "method").reset_index()
+    # The constant learns nothing: a level line over all steps.
     levels = [level.assign(step=step) for step in sorted(set(regret["step"]))]
     last = regret[regret["step"] == regret["step"].max()].set_index("method")["value"]
     constant_regret = float(level["value"].iloc[0])
@@ -398,10 +399,12 @@ def draw_training(rows: pd.DataFrame) -> Figure:
     train = results_table.select(rows, split=results.TRAIN, method="arc")
     panels = {"reward": "reward", "correct": "share of right answers", "used": "calls of tools"}
     columns = ["seed", "group", "step", *panels]
+    # Episodes so far: updates times the episodes of each.
     measured = train[columns].assign(episodes=(train["step"] + 1) * train["calls"])
     measured = measured.melt(["seed", "group", "episodes"], list(panels), "panel")
     measured["panel"] = measured["panel"].map(panels)
     last = measured["episodes"].max()
+    # The last fifth, as the mean of a single update is noisy.
     is_late = measured["episodes"] > 0.8 * last
     late = measured[is_late & (measured["panel"] == "share of right answers")]
     accuracy = late.groupby("group", sort=False)["value"].mean()

@@ -145,6 +145,7 @@ def trace_tradeoff(budgets: pd.DataFrame, table: str) -> tuple[pd.DataFrame, pd.
     """
     of_table = budgets[(budgets["table"] == table) & budgets["level"].notna()]
     averages = of_table.groupby(["method", "level"])[["cost_usd", "correct"]].mean()
+    # Methods in the order of the figure; one that a table does not allow has missing values.
     averages = averages.reindex(TRADEOFF_METHODS, level="method")
     no_interval = {"ci_low": np.nan, "ci_high": np.nan}
     cost = pd.DataFrame({"value": averages["cost_usd"] * _USD_PER_1K}).assign(**no_interval)

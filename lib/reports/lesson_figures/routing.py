@@ -215,6 +215,7 @@ def make_map_slider(
 
     def draw_map_point(complementarity: float, noise: float) -> matplotlib.figure.Figure:
         """Draws the rewards at one setting of both sliders."""
+        # Estimated once for all positions of the sliders, so that a move only selects.
         point = rewards.xs((complementarity, noise), level=("complementarity", "noise"))
         labels = {budget: f"reward, budget {budget}" for budget in BUDGETS}
         title = f"Reward by budget: complementarity {complementarity:g}, noise {noise:g}"

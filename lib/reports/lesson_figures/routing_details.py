@@ -253,6 +253,7 @@ def arrange_splitting(
     cells = {}
     for budget in BUDGET_WORDS:
         for key, label in label_by_key.items():
+            # One row with numeric columns, as intervals and verdicts are computed from a table.
             table = pd.DataFrame([estimates[f"splitting.{budget}.{key}"]]).infer_objects()
             interval = stats.intervals(table).iloc[0]
             verdict = stats.verdict(table, settings.equivalence_margin).iloc[0]

@@ -236,6 +236,7 @@ def tabulate_contrasts(estimates: Mapping[str, pd.Series], margin: float) -> pd.
     present = [name for name in lab_estimates.CONTRASTS if name in estimates]
     table = pd.DataFrame({name: estimates[name] for name in present}).T.infer_objects()
     table["verdict"] = stats.verdict(table, margin)
+    # Only hypotheses that were named in advance are corrected for being several.
     primary = table.loc[[name for name in lab_estimates.PRIMARY if name in table.index]]
     table["significant_together"] = stats.holm(primary).reindex(table.index)
     return table
@@ -267,6 +268,7 @@ def tabulate_estimates(
 
 def summarize_lesson(estimates: Mapping[str, pd.Series], contrasts: pd.DataFrame) -> str:
     """The conclusion in two sentences, negative results first."""
+    # Estimates as rows, named by what they say, which the summary repeats.
     steering = pd.DataFrame({key: estimates[key] for key in lab_estimates.STEERING})
     sentences = ("what cost-only users save", "what latency-only users wait less")
     steering = stats.summary_sentence(steering.T.infer_objects().set_axis(list(sentences)))
