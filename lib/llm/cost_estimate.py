@@ -104,8 +104,8 @@ def estimate_costs(settings: LLMSettings, planned_calls: Sequence[PlannedCalls])
         tokens = [remaining.tokens_in, remaining.tokens_out]
         rows.append([planned.model, model.backend, remaining.calls, *tokens, cost_usd])
     table = pd.DataFrame(rows, columns=["model", "backend", *_SUMS])
-    paid = table[table["backend"] == "endpoint"]
-    sums = {name: paid[name].sum() for name in _SUMS}
+    endpoint_rows = table[table["backend"] == "endpoint"]
+    sums = {name: endpoint_rows[name].sum() for name in _SUMS}
     last_row = pd.DataFrame([{"model": PAID, "backend": "", **sums}])
     return pd.concat([table, last_row], ignore_index=True)
 
@@ -123,8 +123,10 @@ def take_most_expensive(
         One of the plans.
     """
     costs = estimate_costs(settings, alternatives)["cost_usd"]
-    is_paid = [asks_endpoint(settings, [planned.model]) for planned in alternatives]
-    order = sorted(range(len(alternatives)), key=lambda number: (is_paid[number], costs[number]))
+    asks_endpoints = [asks_endpoint(settings, [planned.model]) for planned in alternatives]
+    order = sorted(
+        range(len(alternatives)), key=lambda number: (asks_endpoints[number], costs[number])
+    )
     return alternatives[order[-1]]
 
 
@@ -138,24 +140,24 @@ def announce_costs(settings: LLMSettings, planned_calls: Sequence[PlannedCalls])
     Returns:
         One line for the terminal.
     """
-    paid = estimate_costs(settings, planned_calls).iloc[-1]
+    endpoint_sums = estimate_costs(settings, planned_calls).iloc[-1]
     to_endpoints = [
         planned for planned in planned_calls if settings.models[planned.model].backend == "endpoint"
     ]
     num_recorded = sum(min(planned.recorded, planned.calls) for planned in to_endpoints)
-    if not paid["calls"]:
+    if not endpoint_sums["calls"]:
         reason = (
             f"All {num_recorded:,} replies are recorded" if num_recorded else "No endpoint is asked"
         )
         return f"{reason}; nothing is paid."
 
     # Recorded replies are deducted, hidden reasoning is not known before; the line says both.
-    cost_usd = paid["cost_usd"]
+    cost_usd = endpoint_sums["cost_usd"]
     limit = settings.max_usd
     deducted = "recorded replies not deducted"
     if num_recorded:
         deducted = f"{num_recorded:,} recorded replies deducted"
-    line = f"At most {paid['calls']:,} calls and ${cost_usd:.2f} to endpoints, {deducted}"
+    line = f"At most {endpoint_sums['calls']:,} calls and ${cost_usd:.2f} to endpoints, {deducted}"
     hidden = max(settings.models[planned.model].reasoning_tokens for planned in to_endpoints)
     if hidden:
         line += f", hidden reasoning (up to {hidden:,} tokens a call) not counted"

@@ -209,15 +209,15 @@ class Endpoint(ChatModel):
         Returns:
             The reply, with a `failure` where all attempts failed.
         """
-        asked_once_more = False
+        was_repeated = False
         delay = FIRST_WAIT  # seconds
-        for attempts_left in reversed(range(self.settings.retries + 1)):
+        for remaining_attempts in reversed(range(self.settings.retries + 1)):
             reply, completion, server_wait = await self._attempt(request, body)
             kind = reply.failure.kind if reply.failure else ""
-            if kind in _ASK_ONCE_MORE and not asked_once_more:
-                asked_once_more = True
+            if kind in _ASK_ONCE_MORE and not was_repeated:
+                was_repeated = True
                 continue
-            if kind not in _TRANSIENT or not attempts_left:
+            if kind not in _TRANSIENT or not remaining_attempts:
                 break
             if server_wait is not None and server_wait > LONGEST_WAIT:
                 break

@@ -84,8 +84,8 @@ def parse_response(body: bytes, call: CallInfo, seconds: float = 0.0) -> Reply:
     """
     completion = _load_object(body)
     if completion is None:
-        shown = hide_secret(body.decode("utf-8", "replace"), call.secret)[:80]
-        detail = f"a body that is no JSON object: {shown!r}" if body.strip() else "an empty body"
+        excerpt = hide_secret(body.decode("utf-8", "replace"), call.secret)[:80]
+        detail = f"a body that is no JSON object: {excerpt!r}" if body.strip() else "an empty body"
         return _failed(call, Failure("not_a_reply", detail), seconds)
     if completion.get("error"):
         detail = hide_secret(str(completion["error"]), call.secret)[:SHOWN]

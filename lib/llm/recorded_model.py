@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -78,11 +77,6 @@ class RecordedModel(ChatModel):
                 message={"role": "assistant", "content": str(row["reply"])},
             )
         return cls(name, replies)
-
-    @classmethod
-    def from_json_lines(cls, name: str, path: str | Path) -> RecordedModel:
-        """The same from a file with a JSON object per line."""
-        return cls.from_table(name, pd.read_json(path, lines=True, dtype=False))
 
     async def reply_to(self, request: ChatRequest) -> Reply:
         key = (describe_conversation(request.messages), request.sample)

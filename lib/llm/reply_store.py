@@ -59,11 +59,11 @@ class ReplyStore:
 
     def get_all(self, keys: Iterable[bytes]) -> dict[bytes, bytes]:
         """The replies to these keys, as far as there are any."""
-        wanted = set(keys)
+        distinct_keys = set(keys)
         with self._lock:
-            replies = {key: self._known[key] for key in wanted if key in self._known}
+            replies = {key: self._known[key] for key in distinct_keys if key in self._known}
             # What other processes have kept is in the file alone.
-            missing = list(wanted - set(replies))
+            missing = list(distinct_keys - set(replies))
             if self._connection is not None and missing:
                 from_file = self._read(missing)
                 self._known |= from_file

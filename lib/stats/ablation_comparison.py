@@ -112,10 +112,10 @@ class Comparison:
         The baseline is taken for known, so that the interval is only that of the gain.
         """
         gains = self.gains[self.main.column]
-        means = self.levels[self.main.column]["value"].abs()
-        baseline_means = means.loc[list(self.baselines.values())].to_numpy()
+        levels = self.levels[self.main.column]["value"].abs()
+        baseline_levels = levels.loc[list(self.baselines.values())].to_numpy()
         # A fraction of a baseline at 0 says nothing: nan, dropped below.
-        divisors = np.where(baseline_means > 1e-9, baseline_means, np.nan)
+        divisors = np.where(baseline_levels > 1e-9, baseline_levels, np.nan)
         columns = ["value", "ci_low", "ci_high"]
         fractions = gains[columns].div(divisors, axis=0)
         return gains.assign(**fractions).dropna(subset="value")

@@ -34,11 +34,11 @@ def range_of_name(name: str) -> Range:
     >>> range_of_name("trained.accuracy"), range_of_name("gap.random.accuracy")
     ((0.0, 1.0), (-inf, inf))
     """
-    parts = name.split(".")
-    words = {word for part in parts for word in part.split("_")}
+    segments = name.split(".")
+    words = {word for segment in segments for word in segment.split("_")}
     if words & _DIFFERENCE_WORDS:
         return UNBOUNDED
-    quantity = parts[-1]
+    quantity = segments[-1]
     if quantity in _UNIT_NAMES:
         return UNIT
     if quantity in _NONNEGATIVE_NAMES:

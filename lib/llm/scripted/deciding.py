@@ -139,13 +139,13 @@ def _count_policies_to_try(
         return 0
     fewest, most = strength.policies_tried or (NO_LIMIT, NO_LIMIT)
     limit = NO_LIMIT if view.limit is None else view.limit
-    num_wanted = min(int(rng.integers(fewest, most + 1)), limit)
+    target_number = min(int(rng.integers(fewest, most + 1)), limit)
 
     # TO tries one policy in each reply, RO all of them in one.
     trial_replies = num_tried if view.at_once == 1 else min(num_tried, 1)
-    if num_wanted <= num_tried or not _can_afford_trial(view, trial_replies):
+    if target_number <= num_tried or not _can_afford_trial(view, trial_replies):
         return 0
-    return min(num_wanted - num_tried, view.at_once)
+    return min(target_number - num_tried, view.at_once)
 
 
 def _can_afford_trial(view: PromptView, trial_replies: int) -> bool:
