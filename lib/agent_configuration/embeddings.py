@@ -225,6 +225,11 @@ def compare_encoders(
 NUM_COMPARED = 8  # training questions of each kind, of which every encoder has vectors
 
 
+def list_compared_questions(kind: str) -> list[str]:
+    """The training questions of a kind whose mean vector stands for it."""
+    return [question.prompt for question in questions(kind, "train", NUM_COMPARED)]
+
+
 def measure_similarity(
     kinds: Sequence[str], encoder_name: str, models: str | Path = checkpoints.MODELS
 ) -> pd.DataFrame:
@@ -241,8 +246,7 @@ def measure_similarity(
     encode = encoders.make_encoder(encoder_name, models)
     mean_vectors = []
     for kind in kinds:
-        prompts = [question.prompt for question in questions(kind, "train", NUM_COMPARED)]
-        mean = encode(prompts).mean(axis=0)
+        mean = encode(list_compared_questions(kind)).mean(axis=0)
         mean_vectors.append(mean / np.linalg.norm(mean))
     vectors = np.stack(mean_vectors).astype(float)  # (kinds, d)
     return pd.DataFrame(vectors @ vectors.T, index=list(kinds), columns=list(kinds))

@@ -47,6 +47,20 @@ def look_up_vectors(name: str, questions: Sequence[str]) -> np.ndarray:
     return integers / np.linalg.norm(integers, axis=1, keepdims=True)
 
 
+def has_vectors(name: str, questions: Sequence[str]) -> bool:
+    """Whether the vectors of all these questions were recorded: those of another root seed were not.
+
+    Args:
+        name: Name of the encoder that made the vectors.
+        questions: Texts.
+    """
+    path = get_path(name)
+    if not path.is_file():
+        return False
+    vector_by_question = _read_vectors(path)
+    return all(question in vector_by_question for question in questions)
+
+
 @cache
 def _read_vectors(path: Path) -> dict[str, np.ndarray]:
     """Read the vectors of a file by question, as whole numbers of -LARGEST to LARGEST."""

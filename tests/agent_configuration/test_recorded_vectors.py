@@ -36,3 +36,10 @@ def test_rounding_turns_a_vector_by_less_than_a_degree():
 def test_an_encoder_without_a_file_is_refused():
     with pytest.raises(encoders.EncoderError, match="recorded:NAME"):
         encoders.make_encoder("recorded:another")
+
+
+def test_questions_of_another_root_seed_have_no_vectors():
+    recorded_questions = [item.prompt for item in questions(KINDS[0].name, "train", 8)]
+    assert recorded_vectors.has_vectors(NAME, recorded_questions)
+    assert not recorded_vectors.has_vectors(NAME, [*recorded_questions, "Is this new ?"])
+    assert not recorded_vectors.has_vectors("another", recorded_questions)

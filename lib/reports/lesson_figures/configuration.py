@@ -712,13 +712,20 @@ def _stack(intervals: Mapping[str, stats.Interval]) -> pd.DataFrame:
     return pd.DataFrame(rows).T.rename_axis("encoder")
 
 
-def list_encoders(names: Sequence[str]) -> list[str]:
-    """The encoders of the table that are here: a recorded one only where its file lies."""
+def list_encoders(names: Sequence[str], questions: Sequence[str]) -> list[str]:
+    """Lists the encoders that can read questions here; says which of them cannot.
+
+    Args:
+        names: Of encoders, as of `encoders.make_encoder`.
+        questions: Texts. A recorded encoder has the vectors of some questions only.
+    """
     present = []
     for name in names:
         family, _, model = name.partition(":")
-        if family != "recorded" or recorded_vectors.get_path(model).is_file():
+        if family != "recorded" or recorded_vectors.has_vectors(model, questions):
             present.append(name)
+        else:
+            print(f"Left out: {model}, whose vectors of these questions are not recorded.")
     return present
 
 
@@ -728,7 +735,10 @@ def choose_similarity_encoders(settings: ConfigurationSettings) -> list[str]:
     Args:
         settings: Of the lesson.
     """
-    names = [settings.encoder, *list_encoders(settings.encoders)[-1:]]
+    compared_questions = []
+    for kind in KINDS:
+        compared_questions += embeddings.list_compared_questions(kind.name)
+    names = [settings.encoder, *list_encoders(settings.encoders, compared_questions)[-1:]]
     return list(dict.fromkeys(names))  # once, where they are the same
 
 

@@ -143,7 +143,13 @@ def test_encoders_are_sized_by_the_weights_that_read_a_question():
 
 
 def test_a_recorded_encoder_without_its_file_is_left_out():
-    assert lesson_figures.list_encoders(["hashing", "recorded:none"]) == ["hashing"]
+    assert lesson_figures.list_encoders(["hashing", "recorded:none"], []) == ["hashing"]
+
+
+def test_a_recorded_encoder_without_the_vectors_of_a_question_is_left_out_and_named(capsys):
+    names = ["hashing", "recorded:all-MiniLM-L6-v2"]
+    assert lesson_figures.list_encoders(names, ["Is this new ?"]) == ["hashing"]
+    assert "Left out: all-MiniLM-L6-v2" in capsys.readouterr().out
 
 
 def test_the_best_encoder_is_named():
