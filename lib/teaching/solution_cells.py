@@ -28,6 +28,15 @@ def make_stub_cell(cell: nbformat.NotebookNode) -> nbformat.NotebookNode:
     return nbformat.v4.new_code_cell(blank_functions(cell.source), metadata={"tags": [STUB_TAG]})
 
 
+def list_function_names(source: str) -> list[str]:
+    """The names of a cell's outermost functions; none where the code is not plain Python."""
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:
+        return []
+    return [name for name, _ in _list_functions(tree)]
+
+
 def blank_functions(source: str) -> str:
     """Replaces the body of every function and method by `raise NotImplementedError`.
 

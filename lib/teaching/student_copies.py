@@ -37,16 +37,20 @@ beside it. `make student` wrote this file, and never overwrites one that you hav
 def make_copy(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     """Makes a student's copy of a lesson."""
     cells = []
-    follows_stub = False
+    awaits_tests = False  # since the last stub no code came
+    stub_names = set()
     for cell in strip_outputs.clean(notebook).cells:
         if solution_cells.is_solution(cell):
             if cell.cell_type == "code":
                 cells.append(solution_cells.make_stub_cell(cell))
-                follows_stub = True
+                stub_names |= set(solution_cells.list_function_names(cell.source))
+                awaits_tests = True
             continue
-        if follows_stub and cell.cell_type == "code":
-            cell.metadata["tags"] = [*cell.metadata.get("tags", []), MAY_FAIL_TAG]
-        follows_stub = False
+        if cell.cell_type == "code":
+            # Tests may stand behind a paragraph, and a later cell may call the function once more.
+            if awaits_tests or _calls_one_of(cell.source, stub_names):
+                cell.metadata["tags"] = [*cell.metadata.get("tags", []), MAY_FAIL_TAG]
+            awaits_tests = False
         begins_section = cell.cell_type == "markdown" and _SECTION.search(cell.source)
         # Notes end the section before; not above the first one, nor between exercises.
         if begins_section and len(cells) > 1 and not exercises.is_exercise(cells[-1]):
@@ -70,6 +74,12 @@ def make_workbook(root: Path) -> nbformat.NotebookNode:
                 cells.append(nbformat.v4.new_code_cell(settings_code))
             cells += [*exercise_cells, _notes_cell()]
     return _make_notebook(cells)
+
+
+def _calls_one_of(source: str, names: set[str]) -> bool:
+    """Whether a cell calls a function by its name alone, not as one of a module."""
+    calls = set(re.findall(r"(?<![\w.])(\w+)\(", source))
+    return bool(calls & names)
 
 
 def _notes_cell() -> nbformat.NotebookNode:

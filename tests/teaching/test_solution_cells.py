@@ -148,12 +148,15 @@ def test_running_all_cells_of_a_copy_goes_on_behind_the_tests_of_a_stub():
     new = nbformat.v4
     cells = [
         new.new_code_cell("def f():\n    return 1", metadata={"tags": ["solution"]}),
+        new.new_markdown_cell("The next cell tests it."),
         new.new_code_cell("assert f() == 1"),
         new.new_code_cell("x = 1"),
+        new.new_code_cell("x = f()"),
+        new.new_code_cell("x = module.f()"),
     ]
     copy = student_copies.make_copy(new.new_notebook(cells=cells))
-    tags = [cell.metadata.get("tags", []) for cell in copy.cells]
-    assert tags == [["stub"], ["raises-exception"], []]
+    tags = [cell.metadata.get("tags", []) for cell in copy.cells if cell.cell_type == "code"]
+    assert tags == [["stub"], ["raises-exception"], [], ["raises-exception"], []]
 
 
 def test_worked_solutions_of_a_notebooks_cells_are_printed(capsys):
