@@ -106,7 +106,7 @@ COMMANDS = {  # module and one line of help, by the words of the command
     "student": ("lib.teaching.student_copies", "Copies of the notebooks for a class."),
     "exercises": (
         "lib.teaching.exercises",
-        "Write the exercises into the notebooks, or print worked solutions.",
+        "Write exercises, quizzes and reading into the notebooks, or print worked solutions.",
     ),
 }
 EARLIER_OPTIONS = {"--arm": "--variant", "--partings": "--repeats"}  # and what they are called now

@@ -1,8 +1,10 @@
 """The exercises as cells of the notebooks, and their worked solutions for teachers.
 
 `python -m lib exercises` writes the exercises of `lib.teaching.exercises_by_lesson` to the end of every
-notebook, in one form: the question with its difficulty, importance and time, then a cell to answer in.
-Cells that it wrote before carry the tag `exercise` and are replaced. With `--solutions 05_budgeted_routing`
+notebook, in one form: the question with its difficulty, importance and time, then a cell to answer in. It also
+writes the quiz into the middle (`lib.teaching.quizzes`) and the further reading before the exercises
+(`lib.teaching.readings`). Cells that it wrote before carry the tags `exercise`, `quiz` and `reading`, and are
+replaced. With `--solutions 05_budgeted_routing`
 it changes nothing and prints the worked solutions of that lesson, first those that stand in the notebook itself
 (`lib.teaching.solution_cells`).
 """
@@ -16,8 +18,9 @@ import nbformat
 from lib.config import ROOT
 from lib.experiment import artifacts
 from lib.reports.execute import strip_outputs
-from lib.teaching import exercises_by_lesson, solution_cells
+from lib.teaching import exercises_by_lesson, quizzes, readings, solution_cells
 from lib.teaching.exercises_by_lesson import Exercises
+from lib.teaching.quizzes_by_lesson import Quiz
 
 TAG = "exercise"
 INTRO = "## Exercises\n\nPut your answer in place of `None` and run the cell. What is not right yet gets a hint."
@@ -71,23 +74,42 @@ def is_exercise(cell: nbformat.NotebookNode) -> bool:
     return TAG in cell.metadata.get("tags", [])
 
 
-def replace_exercises(
-    notebook: nbformat.NotebookNode, number: str, exercises: Exercises
+def replace_teaching_cells(
+    notebook: nbformat.NotebookNode, number: str, exercises: Exercises, quiz: Quiz
 ) -> nbformat.NotebookNode:
-    """A clean copy of a notebook that ends with these exercises and no others."""
+    """A clean copy of a lesson with this quiz, its further reading, these exercises and no others.
+
+    Args:
+        notebook: The lesson.
+        number: Its number, such as 05.
+        exercises: For its end.
+        quiz: For its middle.
+
+    Returns:
+        The copy.
+
+    Raises:
+        ValueError: If the heading that should follow the quiz is missing.
+    """
     copy = strip_outputs.clean(notebook)
-    lesson_cells = [cell for cell in copy.cells if not is_exercise(cell)]
-    copy.cells = lesson_cells + make_cells(number, exercises)
+    lesson_cells = [
+        cell for cell in copy.cells if not is_exercise(cell) and not readings.is_reading(cell)
+    ]
+    copy.cells = quizzes.insert_quiz(lesson_cells, number, quiz)
+    copy.cells += [readings.make_cell(number), *make_cells(number, exercises)]
     return strip_outputs.clean(copy)  # once more: ids of cells follow from their places
 
 
 def write(folder: Path) -> list[Path]:
-    """Brings the exercises of every notebook in a folder up to date; returns the paths that changed."""
+    """Brings exercises, quiz and reading of every lesson in a folder up to date; returns the paths that changed."""
     # Only what differs is written, so that the paths returned are real changes.
     changed = []
+    quiz_by_lesson = quizzes.load()
     for number, exercises in load().items():
         for path in sorted(folder.glob(f"{number}_*.ipynb")):
-            notebook = replace_exercises(strip_outputs.read(path), number, exercises)
+            notebook = replace_teaching_cells(
+                strip_outputs.read(path), number, exercises, quiz_by_lesson[number]
+            )
             text = strip_outputs.to_text(notebook)
             if text != path.read_text(encoding="utf-8"):
                 changed.append(artifacts.write_text(path, text))
@@ -95,14 +117,14 @@ def write(folder: Path) -> list[Path]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Write the exercises into the notebooks, or print a lesson's worked solutions."""
+    """Write exercises, quizzes and reading into the notebooks, or print a lesson's worked solutions."""
     parser = argparse.ArgumentParser(prog="python -m lib exercises", description=main.__doc__)
     parser.add_argument("--folder", type=Path, default=ROOT / "notebooks", help=argparse.SUPPRESS)
     parser.add_argument("--solutions", metavar="LESSON", help="such as 05_budgeted_routing, or all")
     options = parser.parse_args(arguments)
     if not options.solutions:
         for path in write(options.folder):
-            print(f"exercises written into {path.name}")
+            print(f"exercises, quiz and reading written into {path.name}")
         return
     try:
         by_lesson = load(None if options.solutions == "all" else options.solutions[:2])

@@ -25,6 +25,7 @@ from lib.plots.accessibility_check import ReportError
 from lib.reports import html, markdown
 from lib.teaching import solution_cells
 from lib.teaching.exercises import is_exercise
+from lib.teaching.quizzes import is_quiz
 
 TEMPLATES = Path(__file__).with_name("template")
 MOST_SLIDES = 16  # of a lesson, for 20 minutes; the first and the last are among them
@@ -159,7 +160,7 @@ def render(notebook: nbformat.NotebookNode, name: str, folder: Path) -> str:
     Raises:
         ReportError: For a picture without alt text, or anything loaded from elsewhere, as for the report.
     """
-    # A class sees neither solutions nor exercises, which stand in the student copies.
+    # A class sees neither solutions nor exercises, which stand in the student copies; questions of the quiz stay.
     deck = _Deck(folder)
     for number, cell in enumerate(notebook.cells, 1):
         if solution_cells.is_solution(cell) or is_exercise(cell):
@@ -168,7 +169,7 @@ def render(notebook: nbformat.NotebookNode, name: str, folder: Path) -> str:
             deck.add_prose(cell, number)
         elif cell.cell_type == "code":
             is_hidden = HIDDEN & set(cell.metadata.get("tags", []))
-            if not is_hidden:
+            if not is_hidden and not is_quiz(cell):
                 deck.add_code(cell, number)
     problems = deck.cells.problems
     if problems:

@@ -9,7 +9,7 @@ import nbformat
 import pytest
 
 from lib.reports.execute import strip_outputs
-from lib.teaching import exercises
+from lib.teaching import exercises, quizzes
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))  # an appendix has none
@@ -68,15 +68,19 @@ def test_exercises_replace_older_ones_and_touch_nothing_else(tmp_path):
     old = nbformat.v4.new_notebook()
     old.cells = [
         nbformat.v4.new_markdown_cell("# Mine"),
+        nbformat.v4.new_markdown_cell(quizzes.load()["05"].before),
         nbformat.v4.new_markdown_cell("an older question", metadata={"tags": [exercises.TAG]}),
         nbformat.v4.new_code_cell("lesson.save()"),
     ]
     path = tmp_path / "05_mine.ipynb"
     path.write_text(strip_outputs.to_text(old), encoding="utf-8")
     assert exercises.write(tmp_path) == [path]
-    sources = [cell.source for cell in strip_outputs.read(path).cells]
-    assert sources[:3] == ["# Mine", "lesson.save()", exercises.INTRO]
-    assert "an older question" not in sources and 'check("05.1", answer)' in sources[5]
+    cells = strip_outputs.read(path).cells
+    mine = [cell.source for cell in cells if not cell.metadata.get("tags")]
+    assert mine == ["# Mine", quizzes.load()["05"].before, "lesson.save()"]
+    sources = [cell.source for cell in cells if exercises.is_exercise(cell)]
+    assert "an older question" not in sources and sources[0] == exercises.INTRO
+    assert 'check("05.1", answer)' in sources[3]
 
 
 def test_solutions_of_one_lesson_are_printed_and_of_no_other(capsys):

@@ -9,6 +9,7 @@ from bs4 import BeautifulSoup
 from lib.plots.accessibility_check import ReportError, problems
 from lib.teaching import slides
 from lib.teaching.exercises import TAG
+from lib.teaching.quizzes import TAG as QUIZ_TAG
 
 new = nbformat.v4
 PICTURE = '<figure><img src="data:image/png;base64,AAAA" alt="A line that rises"></figure>'
@@ -31,6 +32,8 @@ def lesson() -> nbformat.NotebookNode:
         new.new_markdown_cell("What follows a figure."),
         shown("table()", '<iframe src="timings/x.html" title="times"></iframe>'),
         shown("draw_again()", PICTURE),
+        new.new_markdown_cell("**Quiz.** 2 + 2?", metadata={"tags": [QUIZ_TAG]}),
+        new.new_code_cell("quiz(1, None)", metadata={"tags": [QUIZ_TAG]}),
         new.new_markdown_cell("## Exercises", metadata={"tags": [TAG]}),
         new.new_markdown_cell("**05.1** How many?", metadata={"tags": [TAG]}),
         new.new_code_cell(
@@ -60,9 +63,13 @@ def page(root) -> str:
 def test_every_heading_begins_a_slide_and_so_does_what_follows_a_figure(page):
     found = BeautifulSoup(page, "html.parser").select("section.slide")
     first = [each.find(["h1", "h2", "h3", "p"]).get_text().removesuffix("#") for each in found]
-    assert first == ["The lesson", "First", "Below", "Below"]
-    assert [len(each.find_all("img")) for each in found] == [0, 0, 1, 1]
+    assert first == ["The lesson", "First", "Below", "Below", "Below"]
+    assert [len(each.find_all("img")) for each in found] == [0, 0, 1, 1, 0]
     assert found[3].find(class_="continues") and not found[2].find(class_="continues")
+
+
+def test_slides_ask_the_quiz_and_leave_out_the_cell_to_answer_in(page):
+    assert "2 + 2?" in page and "quiz(1, None)" not in page
 
 
 def test_slides_load_nothing_and_are_the_same_every_time(page, root):

@@ -20,7 +20,17 @@ from lib.reports import html, markdown
 
 PARAMETERS_TAG = "parameters"
 MAY_FAIL_TAG = "raises-exception"
-KNOWN_TAGS = {PARAMETERS_TAG, MAY_FAIL_TAG, "exercise", "hide", "notes", "solution", "stub"}
+KNOWN_TAGS = {
+    PARAMETERS_TAG,
+    MAY_FAIL_TAG,
+    "exercise",
+    "hide",
+    "notes",
+    "quiz",
+    "reading",
+    "solution",
+    "stub",
+}
 _HTML_MAGIC = re.compile(r"\s*%%(?:html|HTML|svg|SVG)\b[^\n]*\n")
 _NETWORK = re.compile(r"\s*(?:https?:|ftp:|//)", re.IGNORECASE)
 # Functions of IPython.display, by what their first argument is.

@@ -140,12 +140,12 @@ class Exercises:
         """
         exercise = self[id]
         if answer is None:
-            _tell_reader(UNANSWERED)
+            tell_reader(UNANSWERED)
             return
         try:
             verdict = exercise.verdict(answer, **lesson)
         except NotImplementedError:
-            _tell_reader(UNWRITTEN)
+            tell_reader(UNWRITTEN)
             return
         except Exception as error:  # the answer may be the reader's own code, which may do anything
             print(
@@ -164,7 +164,7 @@ class Exercises:
         return exercise.help_after(self.num_misses[exercise.id])
 
 
-def _tell_reader(text: str) -> None:
+def tell_reader(text: str) -> None:
     """Prints a text, but not where a lesson is rendered and nobody answers."""
     if os.environ.get("BENCH_RUN") != "1":
         print(text)
