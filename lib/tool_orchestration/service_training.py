@@ -13,22 +13,21 @@ how the run is begun and what it leaves, which is `service_train_command`.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 
-from lib.config import ToolSettings
 from lib.experiment import seeds
 from lib.experiment.evaluation import TEST_SEED
-from lib.rl.controller_training import UpdateData
 from lib.rl.user_training.evaluation import START, TRAINED
-from lib.rl.user_training.processes import ProcessShare
-from lib.rl.user_training.training import TrainingOutcome, average_rollouts
+from lib.rl.user_training.training import TrainingOutcome
 from lib.tasks import Item
 from lib.tool_orchestration import episode_rewards, episode_specs, service_results
 from lib.tool_orchestration.episode_specs import Assignment
+from lib.tool_orchestration.group_training import GroupTraining
 from lib.tool_orchestration.service_episodes import (
     ConversationRunner,
     ServiceEpisode,
@@ -36,7 +35,7 @@ from lib.tool_orchestration.service_episodes import (
 )
 from lib.tool_orchestration.service_policy import PolicyAgent
 from lib.tool_orchestration.service_prompts import EXPERT_PREFIX
-from lib.tool_orchestration.tool_menu import Offer, ToolMenu
+from lib.tool_orchestration.tool_menu import ToolMenu
 from lib.tool_orchestration.user_evaluation import DRAWN_USERS, score_vectors
 
 VERSION = 1  # of the draws and the tables
@@ -44,8 +43,8 @@ POLICY = "policy"  # the agent's name in tables
 ALONE = "alone: "  # before the name of a model that serves customers by itself
 
 
-@dataclass
-class ServiceTraining:
+@dataclass(kw_only=True)
+class ServiceTraining(GroupTraining):
     """Collects the training episodes of a policy that serves customers, and evaluates it on held-out tasks.
 
     Attributes:
@@ -53,64 +52,38 @@ class ServiceTraining:
         test: Tasks that nothing learns from.
         runner: Holds conversations; its team has the user and the experts.
         policy: The agent that is trained.
-        settings: Settings of ToolOrchestra.
-        offers: Every expert at its usual price and latency, by the name of its tool.
-        share: The part of the work of this process.
-        groups: Number of tasks of an update in this process; a group is the rollouts of one task.
-        seed: Seed of the run.
+
+    `offers` has every expert, by the name of the tool that asks it.
     """
+
+    stream: ClassVar[str] = "service tasks"
 
     train: Sequence[Item]
     test: Sequence[Item]
     runner: ConversationRunner
     policy: PolicyAgent
-    settings: ToolSettings
-    offers: Mapping[str, Offer]
-    share: ProcessShare
-    groups: int
-    seed: int
 
     @property
-    def tools(self) -> tuple[str, ...]:
-        """Names of the tools that ask experts, in the order of outcome and preference vectors."""
-        return tuple(self.offers)
+    def training_items(self) -> Sequence[Item]:
+        """Tasks to learn from."""
+        return self.train
 
-    def collect_episodes(self, step: int) -> UpdateData:
-        """Collect the episodes of one update: random tasks with menus and preferences, each in several rollouts.
-
-        Args:
-            step: Number of the update, which seeds all random draws.
-
-        Returns:
-            Samples for the trainer, a row per episode, and counts: means over episodes, how many were learned from,
-            and how many each filter left out.
-        """
-        settings = self.settings
-        update_seed = (self.seed * 10**6 + step) * 1_000 + self.share.rank
-        rng = seeds.rng("toolorchestra", "service tasks", seed=update_seed)
-        indices = rng.integers(len(self.train), size=self.groups)
-        items = [self.train[index] for index in indices]
-        drawn = episode_specs.draw_assignments(items, self.offers, self.tools, settings.spread, rng)
-        assignments = [assignment for assignment in drawn for _ in range(settings.rollouts)]
-
+    def roll_out_update(
+        self, assignments: Sequence[Assignment], step: int, seed: int
+    ) -> list[ServiceEpisode]:
+        """Hold the conversations of an update, see `GroupTraining`."""
         # No two episodes of a run have the same number, so that users and experts reply to each anew.
         num_episodes = len(assignments)
         first_number = (step * self.share.num_processes + self.share.rank) * num_episodes
         numbers = range(first_number, first_number + num_episodes)
-        self.policy.temperature = settings.temperature
-        episodes = self.runner.run(assignments, numbers, update_seed)
-        data = episode_rewards.make_update_data(
-            episodes,
-            np.repeat(np.arange(self.groups), settings.rollouts),  # (episodes,)
-            self.tools,
-            settings.least_deviation,
-            step,
-            make_training_rows,
-        )
-        counts = {f"left_out_{name}": count for name, count in data.counts.items()}
-        num_learned_from = counts.pop("left_out_kept")
-        summary = average_rollouts(data.rollouts) | {"learned_from": num_learned_from} | counts
-        return UpdateData(data.samples, data.rollouts, summary)
+        self.policy.temperature = self.settings.temperature
+        return self.runner.run(assignments, numbers, seed)
+
+    def make_update_rows(
+        self, episodes: Sequence[ServiceEpisode], tools: Sequence[str]
+    ) -> pd.DataFrame:
+        """Make a row per conversation, see `make_training_rows`."""
+        return make_training_rows(episodes, tools)
 
     def take_test_assignments(self) -> tuple[list[int], list[Assignment]]:
         """Draw a menu and a preference for each held-out task, the same before and after training.

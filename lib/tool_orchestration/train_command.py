@@ -22,6 +22,7 @@ import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -29,7 +30,6 @@ import pandas as pd
 from lib.config import ROOT, ParamsError, ToolSettings
 from lib.experiment import seeds
 from lib.experiment.evaluation import TEST_SEED
-from lib.rl.controller_training import UpdateData
 from lib.rl.memory_plan import MemoryPlan
 from lib.rl.user_training import results
 from lib.rl.user_training.data import QuestionSplit, name_units
@@ -42,7 +42,7 @@ from lib.rl.user_training.inputs import (
     summarize_losses,
 )
 from lib.rl.user_training.options import make_parser, parse_options
-from lib.rl.user_training.processes import ProcessShare, join_processes
+from lib.rl.user_training.processes import join_processes
 from lib.rl.user_training.progress import ProgressLine
 from lib.rl.user_training.run_folder import keep_json, open_run_folder
 from lib.rl.user_training.training import (
@@ -50,7 +50,6 @@ from lib.rl.user_training.training import (
     Controller,
     LoopSettings,
     TrainingOutcome,
-    average_rollouts,
     is_first_process,
     make_model_settings,
     plan_run_memory,
@@ -68,6 +67,7 @@ from lib.tool_orchestration import (
     tool_menu,
 )
 from lib.tool_orchestration.episode_specs import Assignment
+from lib.tool_orchestration.group_training import GroupTraining
 from lib.tool_orchestration.plain_prompt import write_plain_messages
 from lib.tool_orchestration.tool_environment import NAME, ToolEnvironment, ToolEpisode
 from lib.tool_orchestration.tool_menu import FUNCTIONS, Offer, ToolMenu, UserPreference
@@ -157,70 +157,47 @@ def choose_functions(items: Sequence[Item], experts: Sequence[str]) -> tuple[str
     return FUNCTIONS if are_lab_tasks else GENERAL_FUNCTIONS
 
 
-@dataclass
-class ToolTraining:
+@dataclass(kw_only=True)
+class ToolTraining(GroupTraining):
     """Collects the training episodes of ToolOrchestra on a user's questions, and evaluates on held-out ones.
 
     Attributes:
         questions: Questions to learn from and to evaluate on.
         environment: Executes tool calls.
         scorer: Scores answers.
-        settings: Settings of ToolOrchestra.
-        offers: Every tool at its usual price and latency, by name.
         controller: The orchestrator that is trained.
-        share: The part of the work of this process.
-        groups: Number of questions of an update in this process; a group is the rollouts of one question.
-        seed: Seed of the run.
     """
+
+    stream: ClassVar[str] = "user questions"
 
     questions: QuestionSplit
     environment: ToolEnvironment
     scorer: Scorer
-    settings: ToolSettings
-    offers: Mapping[str, Offer]
     controller: Controller
-    share: ProcessShare
-    groups: int
-    seed: int
 
     @property
-    def tools(self) -> tuple[str, ...]:
-        """Names of all tools, in the order of outcome and preference vectors."""
-        return tuple(self.offers)
+    def training_items(self) -> Sequence[Item]:
+        """Questions to learn from."""
+        return self.questions.train
 
-    def collect_episodes(self, step: int) -> UpdateData:
-        """Collect the episodes of one update: random questions with menus and users, each in several rollouts.
+    def roll_out_update(
+        self, assignments: Sequence[Assignment], step: int, seed: int
+    ) -> list[ToolEpisode]:
+        """Roll out the episodes of an update, see `GroupTraining`."""
+        return self._roll_out(assignments, seed, self.settings.temperature)
 
-        Args:
-            step: Number of the update, which seeds all random draws.
+    def make_update_rows(
+        self, episodes: Sequence[ToolEpisode], tools: Sequence[str]
+    ) -> pd.DataFrame:
+        """Make a row per episode, see `episode_rewards.make_episode_rows`."""
+        return episode_rewards.make_episode_rows(episodes, tools)
 
-        Returns:
-            Samples for the trainer, a row per episode, and counts: means over episodes, how many were learned from,
-            and how many each filter left out.
-        """
-        settings = self.settings
-        update_seed = (self.seed * 10**6 + step) * 1_000 + self.share.rank
-        rng = seeds.rng("toolorchestra", "user questions", seed=update_seed)
-        indices = rng.integers(len(self.questions.train), size=self.groups)
-        works = [self.questions.train[index] for index in indices]
-        examples = episode_specs.draw_assignments(
-            works, self.offers, self.tools, settings.spread, rng
-        )
-        assignments = [example for example in examples for _ in range(settings.rollouts)]
-        episodes = self._roll_out(assignments, update_seed, settings.temperature)
-        data = episode_rewards.make_update_data(
-            episodes,
-            np.repeat(np.arange(self.groups), settings.rollouts),  # (episodes,)
-            self.tools,
-            settings.least_deviation,
-            step,
-        )
-        rollouts = _add_lengths(data.rollouts, episodes)
-        rollouts = rollouts.assign(item=[assignment.work.id for assignment in assignments])
-        counts = {f"left_out_{name}": count for name, count in data.counts.items()}
-        num_learned_from = counts.pop("left_out_kept")
-        summary = average_rollouts(rollouts) | {"learned_from": num_learned_from} | counts
-        return UpdateData(data.samples, rollouts, summary)
+    def complete_rows(
+        self, rollouts: pd.DataFrame, episodes: Sequence[ToolEpisode]
+    ) -> pd.DataFrame:
+        """Add the lengths of the episodes, and name the question in the column item."""
+        item_ids = [episode.assignment.work.id for episode in episodes]
+        return _add_lengths(rollouts, episodes).assign(item=item_ids)
 
     def _roll_out(
         self, assignments: Sequence[Assignment], seed: int, temperature: float
@@ -303,6 +280,7 @@ class ToolTraining:
         """
         if not self.share.is_first:
             return pd.DataFrame()
+        # A function answers no question by itself, so that only models are baselines.
         models = [name for name in self.tools if self.offers[name].model]
         tables = []
         for split, items in (
