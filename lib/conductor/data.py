@@ -11,7 +11,6 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from lib import tasks
 from lib.language_models.training.training_data import write_question
 from lib.tasks import Item
-from lib.tasks.readers import read_training_prompts
 
 VERSION = 1  # of the items of each category
 Learner = Literal["policy", "reward model", "any"]
@@ -118,16 +117,6 @@ def prepare_prompts(dataset: Dataset, has_chat_template: bool) -> Dataset:
             columns[name] = list(dataset[name])
     columns["row"] = list(range(len(prompts)))
     return Dataset.from_dict(columns)
-
-
-def load_dataset(path: str | Path) -> Dataset:
-    """A dataset of one's own, with prompt, reference and category.
-
-    Raises:
-        TaskError: The file lacks what `lib.tasks.readers.read_training_prompts` needs.
-    """
-    rows = read_training_prompts(path)
-    return Dataset.from_dict(rows.drop(columns="row").to_dict("list"))
 
 
 def read_tokenizer(folder: str | Path) -> PreTrainedTokenizerBase:

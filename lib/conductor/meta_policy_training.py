@@ -23,7 +23,7 @@ rewards.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -518,3 +518,33 @@ def select_verified(stream: np.ndarray, prompt: torch.Tensor, fraction: float) -
     # One random number per prompt, whichever step it comes in.
     uniforms = seeds.uniform(stream, prompt.cpu().numpy())
     return torch.from_numpy(uniforms < fraction).to(prompt.device)
+
+
+def score_verified_replies(
+    row: Sequence[int],
+    seed: int,
+    fraction: float,
+    score_replies: Callable[[list[int]], list[float]],
+) -> list[float]:
+    """Score the replies to verified prompts, from which an anchored Conductor learns.
+
+    Args:
+        row: B numbers, of each reply's prompt.
+        seed: Of the training, which decides which prompts are verified.
+        fraction: Of the prompts that are verified, on average.
+        score_replies: From the positions of replies, in 0 to B - 1, to their scores, in the same order.
+
+    Returns:
+        B scores; 0 for replies to all other prompts, which `AnchoredWeighting` leaves out.
+    """
+    # The same prompts are verified in every step.
+    stream = make_verified_mask_stream([seed])
+    is_verified = select_verified(stream, torch.tensor(row), fraction)  # (B,)
+    verified = is_verified.nonzero()[:, 0].tolist()
+
+    # Only replies to those are scored, since a judge costs money; with none of them it is not asked at all.
+    scores = [0.0] * len(row)
+    if verified:
+        for position, score in zip(verified, score_replies(verified), strict=True):
+            scores[position] = score
+    return scores

@@ -43,7 +43,7 @@ from lib import config
 from lib.conductor import data
 from lib.conductor.judge_costs import announce_grades
 from lib.conductor.llm_judge import JudgeReward
-from lib.conductor.meta_policy_training import make_verified_mask_stream, select_verified
+from lib.conductor.meta_policy_training import score_verified_replies
 from lib.conductor.reply_format import get_completion_text
 from lib.conductor.reward_model import SCALE_FILE, PreferenceReward
 from lib.conductor.reward_scale import calibrate
@@ -526,26 +526,15 @@ def _list_extra_rewards(
 
     def anchor(prompts, completions, reference, row, **_) -> list[float]:
         """Score the replies to verified prompts, by the judge or the references; 0 for all others."""
-        # The same prompts are verified in every step.
-        stream = make_verified_mask_stream([options.seed])
-        mask = select_verified(stream, torch.tensor(row), head.verified_fraction).tolist()
-        verified = [i for i, is_verified in enumerate(mask) if is_verified]
-        verified_completions = [completions[i] for i in verified]
-        verified_references = [reference[i] for i in verified]
 
-        # Only replies to those are scored: a judge costs money.
-        if judge is None:
-            verified_scores = _compare_with_references(verified_completions, verified_references)
-        elif verified:
-            verified_prompts = [prompts[i] for i in verified]
-            verified_scores = judge(verified_prompts, verified_completions, verified_references)
-        else:
-            verified_scores = []
+        def score_replies(positions: list[int]) -> list[float]:
+            verified_completions = [completions[i] for i in positions]
+            verified_references = [reference[i] for i in positions]
+            if judge is None:
+                return _compare_with_references(verified_completions, verified_references)
+            return judge([prompts[i] for i in positions], verified_completions, verified_references)
 
-        scores = [0.0] * len(row)
-        for i, score in zip(verified, verified_scores, strict=True):
-            scores[i] = score
-        return scores
+        return score_verified_replies(row, options.seed, head.verified_fraction, score_replies)
 
     return extra | {"anchor": anchor}
 

@@ -11,14 +11,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from transformers import PreTrainedModel, PrinterCallback
 
 from lib import tasks
 from lib.conductor import data, evaluation, variants
 from lib.conductor.evaluation import SamplingSettings
 from lib.conductor.llm_judge import JudgeReward
-from lib.conductor.meta_policy_training import make_verified_mask_stream, select_verified
+from lib.conductor.meta_policy_training import score_verified_replies
 from lib.conductor.progress_callback import ProgressCallback
 from lib.conductor.reply_format import get_completion_text
 from lib.conductor.reward_model import PreferenceReward
@@ -291,33 +290,21 @@ class TrainingJob:
         Returns:
             B scores; 0 for replies to prompts that are not verified, which nobody is asked about.
         """
-        # A fixed fraction of the prompts is verified, the same ones in every step.
-        stream = make_verified_mask_stream([self.seed])
-        fraction = self.head.verified_fraction
-        mask = select_verified(stream, torch.tensor(row), fraction).tolist()
-        verified = [i for i, is_verified in enumerate(mask) if is_verified]
 
-        # Only replies to those are scored: a judge costs money.
-        if judge is None:
-            replies = [get_completion_text(completions[i]) for i in verified]
-            verified_scores = [
+        def score_replies(positions: list[int]) -> list[float]:
+            if judge is not None:
+                return judge(
+                    [prompts[i] for i in positions],
+                    [completions[i] for i in positions],
+                    [reference[i] for i in positions],
+                )
+            replies = [get_completion_text(completions[i]) for i in positions]
+            return [
                 self._verify_with_errors(row[i], reply)
-                for i, reply in zip(verified, replies, strict=True)
+                for i, reply in zip(positions, replies, strict=True)
             ]
-        elif verified:
-            verified_scores = judge(
-                [prompts[i] for i in verified],
-                [completions[i] for i in verified],
-                [reference[i] for i in verified],
-            )
-        else:
-            verified_scores = []
 
-        # Replies to other prompts get 0, and `AnchoredWeighting` leaves them out.
-        scores = [0.0] * len(row)
-        for i, score in zip(verified, verified_scores, strict=True):
-            scores[i] = score
-        return scores
+        return score_verified_replies(row, self.seed, self.head.verified_fraction, score_replies)
 
     def _verify_with_errors(self, row: int, reply: str) -> float:
         """Score a reply with a verifier that is wrong about some replies, whenever it sees them.

@@ -366,7 +366,7 @@ def test_a_checkpoint_that_is_half_written_is_passed_over(through, killed, place
 
 
 def test_a_dataset_of_ones_own_needs_no_categories(place, tmp_path):
-    """`data.load_dataset` gives no row; TRL generates."""
+    """The data set has no column row, and TRL generates the replies."""
     rows = {
         "prompt": ["tom has 3 apples .", "the cat"],
         "reference": ["3", "mat"],
