@@ -314,6 +314,8 @@ def share_in_flow_zone(steps: pd.DataFrame, delta: float) -> pd.DataFrame:
     # Levels 1 to LEVELS stand for difficulties 0 to 1.
     difficulty = digits.map(lambda levels: (sum(levels) / len(levels) - 1) / (LEVELS - 1))
     distance = difficulty - steps["mastery"]
+
+    # A distance of exactly delta is near, although mastery is a sum of rounded numbers.
     is_near = distance.abs() <= delta + ROUNDING_ERROR
     table = steps.assign(distance=distance, in_zone=is_near.astype(float))
     keys = ["method", "model", "backend", "seed", "item"]

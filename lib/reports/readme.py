@@ -116,6 +116,7 @@ def fill_readme(text: str, folder: str | Path = METRICS_FOLDER) -> str:
 
 
 def _fill_part(text: str, name: str, content: str) -> str:
+    """Replace what stands between the two marks of a name; there must be exactly one such pair."""
     start, end = f"<!-- {name} -->", f"<!-- /{name} -->"
     pattern = re.compile(f"{re.escape(start)}.*?{re.escape(end)}", re.DOTALL)
     if len(pattern.findall(text)) != 1:

@@ -33,6 +33,7 @@ def holding(value: float, ci_low: float, ci_high: float) -> Interval:
 
 def plus(a: Interval, b: Interval) -> Interval:
     """a + b."""
+    # a and b are independent, so that their widths add as squares, on each side by itself.
     value = a.value + b.value
     width_below = math.hypot(a.value - a.ci_low, b.value - b.ci_low)
     width_above = math.hypot(a.ci_high - a.value, b.ci_high - b.value)

@@ -139,6 +139,7 @@ def _read_timings(name: str, root: Path) -> dict[str, Any]:
 
 
 def _write_timings(name: str, parameters: dict[str, Any], progress: Progress, root: Path) -> None:
+    """Keep the wall times of this run, from which the next one of the profile estimates how long it takes."""
     cell_seconds = {cell: round(seconds, 3) for cell, seconds in progress.seconds.items()}
     entry = {"cells": cell_seconds, "total": round(progress.total, 3)}
     timings = _read_timings(name, root) | {str(parameters.get("profile")): entry}
