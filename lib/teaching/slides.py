@@ -160,16 +160,16 @@ def render(notebook: nbformat.NotebookNode, name: str, folder: Path) -> str:
     Raises:
         ReportError: For a picture without alt text, or anything loaded from elsewhere, as for the report.
     """
-    # A class sees neither solutions nor exercises, which stand in the student copies; questions of the quiz stay.
+    # A class sees neither solutions nor exercises nor the quiz, which stand in the student copies.
     deck = _Deck(folder)
     for number, cell in enumerate(notebook.cells, 1):
-        if solution_cells.is_solution(cell) or is_exercise(cell):
+        if solution_cells.is_solution(cell) or is_exercise(cell) or is_quiz(cell):
             continue
         if cell.cell_type == "markdown":
             deck.add_prose(cell, number)
         elif cell.cell_type == "code":
             is_hidden = HIDDEN & set(cell.metadata.get("tags", []))
-            if not is_hidden and not is_quiz(cell):
+            if not is_hidden:
                 deck.add_code(cell, number)
     problems = deck.cells.problems
     if problems:
