@@ -8,12 +8,12 @@ import pytest
 
 from lib.reports.execute import strip_outputs
 from lib.teaching import exercises, quizzes, readings
-from lib.teaching.quizzes_by_lesson import LETTERS, Question, Quiz
+from lib.teaching.quizzes_by_lesson import LETTERS, QuizQuestion, Quiz
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))  # an appendix has none
 QUIZZES = quizzes.load()
-QUESTION = Question("2 + 2?", ("3", "4", "5"), "b", {"a": "One less.", "c": "One more."})
+QUESTION = QuizQuestion("2 + 2?", ("3", "4", "5"), "b", {"a": "One less.", "c": "One more."})
 
 
 def test_every_lesson_has_a_quiz_of_three_questions_and_two_to_four_references():
@@ -87,7 +87,7 @@ def test_an_open_question_is_mentioned_to_a_reader_and_not_on_a_page(monkeypatch
 )
 def test_a_question_without_its_right_choice_or_a_reason_is_refused(right, why_not, message):
     with pytest.raises(ValueError, match=message):
-        Question("2 + 2?", ("4", "3", "5"), right, why_not)
+        QuizQuestion("2 + 2?", ("4", "3", "5"), right, why_not)
 
 
 def make_lesson(*texts: str) -> list[nbformat.NotebookNode]:

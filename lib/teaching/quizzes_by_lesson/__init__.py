@@ -15,7 +15,7 @@ LETTERS = ("a", "b", "c")
 
 
 @dataclass(frozen=True)
-class Question:
+class QuizQuestion:
     """One question of a quiz.
 
     Attributes:
@@ -53,7 +53,7 @@ class Quiz:
         before: The heading, with its `#` signs, that follows the quiz; None for the one nearest the lesson's middle.
     """
 
-    def __init__(self, *questions: Question, before: str | None = None) -> None:
+    def __init__(self, *questions: QuizQuestion, before: str | None = None) -> None:
         self.questions = questions
         self.before = before
 

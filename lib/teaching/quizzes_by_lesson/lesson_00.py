@@ -1,9 +1,9 @@
 """The quiz of lesson 00: the student, a look-ahead, and what a decision costs."""
 
-from lib.teaching.quizzes_by_lesson import Question, Quiz
+from lib.teaching.quizzes_by_lesson import QuizQuestion, Quiz
 
 QUIZ = Quiz(
-    Question(
+    QuizQuestion(
         "Where the difficulty of a question equals the student's mastery, a right answer is",
         ("as likely as a wrong one", "certain", "less likely, the lower the mastery"),
         "a",
@@ -12,7 +12,7 @@ QUIZ = Quiz(
             "c": "Only the distance between mastery and difficulty counts, and here it is 0.",
         },
     ),
-    Question(
+    QuizQuestion(
         "The copies of the student draw fresh random numbers. With the numbers of the real student, a look-ahead would",
         ("be slower", "know the answers before they are given", "show what happens on average"),
         "b",
@@ -21,7 +21,7 @@ QUIZ = Quiz(
             "c": "One sequence of numbers shows what happens once, and the average needs many fresh ones.",
         },
     ),
-    Question(
+    QuizQuestion(
         "By the formula (A.6), a language model decides in twice as many steps, with prompts and replies as before. "
         "The cost of a run",
         ("rises by the tokens out alone", "stays the same, since training is shared", "doubles"),

@@ -1,9 +1,9 @@
 """The quiz of lesson 01: advantages, the clip of PPO, and the combination of gradients."""
 
-from lib.teaching.quizzes_by_lesson import Question, Quiz
+from lib.teaching.quizzes_by_lesson import QuizQuestion, Quiz
 
 QUIZ = Quiz(
-    Question(
+    QuizQuestion(
         "With $\\lambda = 0$, what is left of the advantage $A_t$?",
         (
             "nothing: it is 0",
@@ -16,7 +16,7 @@ QUIZ = Quiz(
             "c": "Later rewards come in through $A_{t+1}$, whose factor is 0.",
         },
     ),
-    Question(
+    QuizQuestion(
         "An action has become half as likely ($r = 0.5$), its advantage is $-1$, and $\\epsilon = 0.2$. The clipped "
         "objective",
         (
@@ -30,7 +30,7 @@ QUIZ = Quiz(
             "c": "The clipped term is constant in $r$, so that nothing is gained by going on.",
         },
     ),
-    Question(
+    QuizQuestion(
         "Two gradients have the same direction, and the first is twice as long. The combination with the smallest norm",
         (
             "gives all weight to the first one",

@@ -1,9 +1,9 @@
 """The quiz of lesson 02: contexts, trials on copies, and headroom."""
 
-from lib.teaching.quizzes_by_lesson import Question, Quiz
+from lib.teaching.quizzes_by_lesson import QuizQuestion, Quiz
 
 QUIZ = Quiz(
-    Question(
+    QuizQuestion(
         "In what do KO, TO and RO differ?",
         ("in the policies they pick from", "in how they were trained", "in the context they read"),
         "c",
@@ -12,7 +12,7 @@ QUIZ = Quiz(
             "b": "None of them is trained for picking among these policies.",
         },
     ),
-    Question(
+    QuizQuestion(
         "TO tries a policy on a copy of the student. The trial shows",
         ("what may happen", "what will happen", "how the policy did with training students"),
         "a",
@@ -21,7 +21,7 @@ QUIZ = Quiz(
             "c": "That stands on the policy's card, which KO reads.",
         },
     ),
-    Question(
+    QuizQuestion(
         "In some world the question is not open. What follows?",
         (
             "all orchestrators are equally good there",

@@ -1,9 +1,9 @@
 """The quiz of lesson 03: items and verifiers, and why accuracy leaps."""
 
-from lib.teaching.quizzes_by_lesson import Question, Quiz
+from lib.teaching.quizzes_by_lesson import QuizQuestion, Quiz
 
 QUIZ = Quiz(
-    Question(
+    QuizQuestion(
         "The hash of an item's content decides whether it is for training or for testing. This makes sure that",
         (
             "no test item was trained on",
@@ -16,7 +16,7 @@ QUIZ = Quiz(
             "c": "Models are taught different tasks; the hash only keeps test items out.",
         },
     ),
-    Question(
+    QuizQuestion(
         "A reply works the task out correctly, but its answer does not stand in answer tags. The verifier calls it",
         ("right", "half right", "wrong"),
         "c",
@@ -25,7 +25,7 @@ QUIZ = Quiz(
             "b": "A verifier says right or wrong, and nothing between.",
         },
     ),
-    Question(
+    QuizQuestion(
         "During training the loss falls smoothly while accuracy leaps. Why?",
         (
             "the verifier becomes more lenient",

@@ -1,9 +1,9 @@
 """The quiz of lesson 04: group advantages, the easy reward, and the anchored Conductor."""
 
-from lib.teaching.quizzes_by_lesson import Question, Quiz
+from lib.teaching.quizzes_by_lesson import QuizQuestion, Quiz
 
 QUIZ = Quiz(
-    Question(
+    QuizQuestion(
         "Weights are equal, and all replies of a group have the format. What does the format do to their advantages?",
         ("nothing", "it raises all of them", "it raises those of long replies"),
         "a",
@@ -12,7 +12,7 @@ QUIZ = Quiz(
             "c": "All replies get the same from it, however long they are.",
         },
     ),
-    Question(
+    QuizQuestion(
         "Why does a reply with the emphasis on the format have a positive expected advantage?",
         (
             "the format agrees with quality",
@@ -25,7 +25,7 @@ QUIZ = Quiz(
             "b": "The bonus favours probabilities that are spread out, whatever the reward.",
         },
     ),
-    Question(
+    QuizQuestion(
         "The mean of $B_j$, the reward of the anchored Conductor's head, is",
         (
             "the verified quality of the reply",

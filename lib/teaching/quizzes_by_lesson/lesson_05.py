@@ -1,9 +1,9 @@
 """The quiz of lesson 05: reward and budget, masked advantages, and what a reward of 0 teaches."""
 
-from lib.teaching.quizzes_by_lesson import Question, Quiz
+from lib.teaching.quizzes_by_lesson import QuizQuestion, Quiz
 
 QUIZ = Quiz(
-    Question(
+    QuizQuestion(
         "An answer is correct, and its calls cost exactly the budget. The reward is",
         ("0", "1", "the part of the budget that is left"),
         "b",
@@ -12,7 +12,7 @@ QUIZ = Quiz(
             "c": "The reward knows only whether the budget was kept, not by how much.",
         },
     ),
-    Question(
+    QuizQuestion(
         "An expert has written a token ($I = 0$). In the masked advantages",
         (
             "the recursion skips it, and its advantage is 0",
@@ -25,7 +25,7 @@ QUIZ = Quiz(
             "c": "The controller did not choose this token, so it cannot learn from it.",
         },
     ),
-    Question(
+    QuizQuestion(
         "Nobody whom the budget affords can answer a question. What does the reward say about calling an expensive "
         "expert there?",
         (

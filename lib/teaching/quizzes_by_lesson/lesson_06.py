@@ -1,9 +1,9 @@
 """The quiz of lesson 06: the preference reward, the sign error, and steering."""
 
-from lib.teaching.quizzes_by_lesson import Question, Quiz
+from lib.teaching.quizzes_by_lesson import QuizQuestion, Quiz
 
 QUIZ = Quiz(
-    Question(
+    QuizQuestion(
         "A rollout costs nothing, and its answer is wrong. Its reward $R$ is",
         ("the user's weight on cost", "below 0", "0"),
         "c",
@@ -12,7 +12,7 @@ QUIZ = Quiz(
             "b": "The formula has no penalty for a wrong answer.",
         },
     ),
-    Question(
+    QuizQuestion(
         "Which statement about every group fails under the sign error, and so finds it?",
         (
             "of two correct rollouts the cheaper one never earns less",
@@ -25,7 +25,7 @@ QUIZ = Quiz(
             "c": "Nothing crashes, and the numbers look like rewards.",
         },
     ),
-    Question(
+    QuizQuestion(
         "The slope of spending over a user's weight on cost is 0. This says that the policy",
         (
             "spends less for users who want to save",

@@ -1,9 +1,9 @@
 """The quiz of lesson 07: masks, the reward of tools, and headroom."""
 
-from lib.teaching.quizzes_by_lesson import Question, Quiz
+from lib.teaching.quizzes_by_lesson import QuizQuestion, Quiz
 
 QUIZ = Quiz(
-    Question(
+    QuizQuestion(
         "What does a mask do, once a workflow is chosen?",
         (
             "it forbids expensive tools and budgets",
@@ -16,7 +16,7 @@ QUIZ = Quiz(
             "c": "Any workflow may be chosen; the mask follows from the one that was.",
         },
     ),
-    Question(
+    QuizQuestion(
         "An answer is wrong after two calls of tools. What is $R_\\text{tool}$?",
         ("$2\\,\\delta_1$", "$-\\delta_3\\, n_\\text{alloc}$", "0"),
         "a",
@@ -25,7 +25,7 @@ QUIZ = Quiz(
             "c": "Calls are rewarded, whatever they were good for; only $\\delta_2$ needs a correct answer.",
         },
     ),
-    Question(
+    QuizQuestion(
         "What makes the headroom of the synthetic environment grow?",
         (
             "more episodes of training",

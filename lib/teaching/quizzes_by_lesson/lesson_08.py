@@ -1,9 +1,9 @@
 """The quiz of lesson 08: headroom, held-out groups, and the price of money."""
 
-from lib.teaching.quizzes_by_lesson import Question, Quiz
+from lib.teaching.quizzes_by_lesson import QuizQuestion, Quiz
 
 QUIZ = Quiz(
-    Question(
+    QuizQuestion(
         "Why is the lead of the oracle over the best constant no headroom?",
         (
             "the oracle profits from luck, since every item was answered once",
@@ -16,7 +16,7 @@ QUIZ = Quiz(
             "c": "It knows the outcomes themselves.",
         },
     ),
-    Question(
+    QuizQuestion(
         "Why are whole groups held out, and not single items?",
         (
             "the test set becomes larger",
@@ -29,7 +29,7 @@ QUIZ = Quiz(
             "b": "Their sizes differ, and need not agree.",
         },
     ),
-    Question(
+    QuizQuestion(
         "In the choice $\\hat m(x_i)$ the rate $\\lambda$ rises from 0. The router moves",
         (
             "from the cheapest model to the one with the largest predicted accuracy",

@@ -1,9 +1,9 @@
 """The quiz of lesson 09: pairs, intervals that hold 0, and many changes at once."""
 
-from lib.teaching.quizzes_by_lesson import Question, Quiz
+from lib.teaching.quizzes_by_lesson import QuizQuestion, Quiz
 
 QUIZ = Quiz(
-    Question(
+    QuizQuestion(
         "Both sides of an ablation meet the same students or questions under the same seed. This",
         (
             "makes the difference larger",
@@ -16,7 +16,7 @@ QUIZ = Quiz(
             "c": "What differs from seed to seed still has to be estimated.",
         },
     ),
-    Question(
+    QuizQuestion(
         "The interval of a gain holds 0. What follows about the part that was changed?",
         ("it is useless", "it does harm", "a run of this size cannot tell its effect from 0"),
         "c",
@@ -25,7 +25,7 @@ QUIZ = Quiz(
             "b": "An interval that holds 0 has values on both sides.",
         },
     ),
-    Question(
+    QuizQuestion(
         "Suppose that no change has any effect, and each has a 95 % interval of its own. How many look clear?",
         ("about one in twenty, by luck", "none", "about one in two"),
         "a",

@@ -1,9 +1,9 @@
 """The quiz of lesson 10: when a claim holds, and which verdicts are refused."""
 
-from lib.teaching.quizzes_by_lesson import Question, Quiz
+from lib.teaching.quizzes_by_lesson import QuizQuestion, Quiz
 
 QUIZ = Quiz(
-    Question(
+    QuizQuestion(
         "When does a direction hold?",
         (
             "when the mean difference lies on the claimed side",
@@ -16,7 +16,7 @@ QUIZ = Quiz(
             "b": "Then both signs are possible, and nothing is decided.",
         },
     ),
-    Question(
+    QuizQuestion(
         "Random choice passes the test of a claim as well. The claim",
         (
             "is not testable in this way",
@@ -29,7 +29,7 @@ QUIZ = Quiz(
             "c": "The test says nothing about the method, neither for it nor against it.",
         },
     ),
-    Question(
+    QuizQuestion(
         "A claim says that a difference is more than 0. Its interval is [-0.02, 0.30]. The verdict is",
         ("holds", "undecided", "does not hold"),
         "b",

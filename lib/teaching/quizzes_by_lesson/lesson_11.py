@@ -1,9 +1,9 @@
 """The quiz of lesson 11: budgets, the baseline of a router, and where a rate is measured."""
 
-from lib.teaching.quizzes_by_lesson import Question, Quiz
+from lib.teaching.quizzes_by_lesson import QuizQuestion, Quiz
 
 QUIZ = Quiz(
-    Question(
+    QuizQuestion(
         "The budget of a router is what",
         (
             "a question may cost on average",
@@ -16,7 +16,7 @@ QUIZ = Quiz(
             "c": "It is an amount a question, however many there are.",
         },
     ),
-    Question(
+    QuizQuestion(
         "Suppose that questions do not show which model will fail. For the same money, a router is then as good as",
         (
             "the best model alone",
@@ -29,7 +29,7 @@ QUIZ = Quiz(
             "b": "An oracle knows the outcomes, which the questions do not show.",
         },
     ),
-    Question(
+    QuizQuestion(
         "On which questions is it measured which $\\lambda$ meets a budget?",
         (
             "on those that the model was fitted on",
