@@ -96,7 +96,7 @@ slides: $(STAMP) ## executed lessons as offline slides in reports/slides (LESSON
 	@$(RUN) python -m lib slides $(LESSON)
 
 solutions: $(STAMP) ## worked solutions of the exercises, for whoever teaches (LESSON: of that one)
-	@$(RUN) python -m lib exercises --solutions $(or $(LESSON),all)
+	@$(RUN) python -m lib exercises --solutions $(or $(LESSON),all) --notebook solutions
 
 doctor: ## explain a stuck or half-broken checkout, with remedies
 	@if $(BIN)/python -c "" 2>/dev/null; then $(BIN)/python scripts/doctor.py; else $(PYTHON) scripts/doctor.py; fi

@@ -121,6 +121,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m lib exercises", description=main.__doc__)
     parser.add_argument("--folder", type=Path, default=ROOT / "notebooks", help=argparse.SUPPRESS)
     parser.add_argument("--solutions", metavar="LESSON", help="such as 05_budgeted_routing, or all")
+    parser.add_argument(
+        "--notebook", type=Path, metavar="FOLDER", help="write the solutions notebook there, too"
+    )
     options = parser.parse_args(arguments)
     if not options.solutions:
         for path in write(options.folder):
@@ -130,6 +133,10 @@ def main(arguments: list[str] | None = None) -> None:
         by_lesson = load(None if options.solutions == "all" else options.solutions[:2])
     except ValueError as error:
         raise SystemExit(f"error: {error}") from None
+    if options.notebook:
+        from lib.teaching import solutions_notebook  # which imports this module
+
+        print(f"solutions: {solutions_notebook.write(options.notebook)}\n")
     # Solutions that stand in a notebook, then those of the exercises at its end.
     for number, exercises in by_lesson.items():
         for path in sorted(options.folder.glob(f"{number}_*.ipynb")):

@@ -8,7 +8,7 @@ import pytest
 
 from lib.reports.execute import strip_outputs
 from lib.teaching import exercises, quizzes, readings
-from lib.teaching.quizzes_by_lesson import LETTERS, QuizQuestion, Quiz
+from lib.teaching.quizzes_by_lesson import LETTERS, Quiz, QuizQuestion
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))  # an appendix has none

@@ -1,6 +1,6 @@
 """The quiz of lesson 00: the student, a look-ahead, and what a decision costs."""
 
-from lib.teaching.quizzes_by_lesson import QuizQuestion, Quiz
+from lib.teaching.quizzes_by_lesson import Quiz, QuizQuestion
 
 QUIZ = Quiz(
     QuizQuestion(

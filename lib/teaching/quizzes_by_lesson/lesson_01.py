@@ -1,6 +1,6 @@
 """The quiz of lesson 01: advantages, the clip of PPO, and the combination of gradients."""
 
-from lib.teaching.quizzes_by_lesson import QuizQuestion, Quiz
+from lib.teaching.quizzes_by_lesson import Quiz, QuizQuestion
 
 QUIZ = Quiz(
     QuizQuestion(

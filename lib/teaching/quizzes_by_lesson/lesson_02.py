@@ -1,6 +1,6 @@
 """The quiz of lesson 02: contexts, trials on copies, and headroom."""
 
-from lib.teaching.quizzes_by_lesson import QuizQuestion, Quiz
+from lib.teaching.quizzes_by_lesson import Quiz, QuizQuestion
 
 QUIZ = Quiz(
     QuizQuestion(

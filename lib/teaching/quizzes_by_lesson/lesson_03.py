@@ -1,6 +1,6 @@
 """The quiz of lesson 03: items and verifiers, and why accuracy leaps."""
 
-from lib.teaching.quizzes_by_lesson import QuizQuestion, Quiz
+from lib.teaching.quizzes_by_lesson import Quiz, QuizQuestion
 
 QUIZ = Quiz(
     QuizQuestion(

@@ -1,6 +1,6 @@
 """The quiz of lesson 04: group advantages, the easy reward, and the anchored Conductor."""
 
-from lib.teaching.quizzes_by_lesson import QuizQuestion, Quiz
+from lib.teaching.quizzes_by_lesson import Quiz, QuizQuestion
 
 QUIZ = Quiz(
     QuizQuestion(

@@ -1,6 +1,6 @@
 """The quiz of lesson 05: reward and budget, masked advantages, and what a reward of 0 teaches."""
 
-from lib.teaching.quizzes_by_lesson import QuizQuestion, Quiz
+from lib.teaching.quizzes_by_lesson import Quiz, QuizQuestion
 
 QUIZ = Quiz(
     QuizQuestion(

@@ -1,6 +1,6 @@
 """The quiz of lesson 06: the preference reward, the sign error, and steering."""
 
-from lib.teaching.quizzes_by_lesson import QuizQuestion, Quiz
+from lib.teaching.quizzes_by_lesson import Quiz, QuizQuestion
 
 QUIZ = Quiz(
     QuizQuestion(

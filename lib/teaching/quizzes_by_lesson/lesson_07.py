@@ -1,6 +1,6 @@
 """The quiz of lesson 07: masks, the reward of tools, and headroom."""
 
-from lib.teaching.quizzes_by_lesson import QuizQuestion, Quiz
+from lib.teaching.quizzes_by_lesson import Quiz, QuizQuestion
 
 QUIZ = Quiz(
     QuizQuestion(

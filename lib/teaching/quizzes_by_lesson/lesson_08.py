@@ -1,6 +1,6 @@
 """The quiz of lesson 08: headroom, held-out groups, and the price of money."""
 
-from lib.teaching.quizzes_by_lesson import QuizQuestion, Quiz
+from lib.teaching.quizzes_by_lesson import Quiz, QuizQuestion
 
 QUIZ = Quiz(
     QuizQuestion(

@@ -1,6 +1,6 @@
 """The quiz of lesson 09: pairs, intervals that hold 0, and many changes at once."""
 
-from lib.teaching.quizzes_by_lesson import QuizQuestion, Quiz
+from lib.teaching.quizzes_by_lesson import Quiz, QuizQuestion
 
 QUIZ = Quiz(
     QuizQuestion(

@@ -1,6 +1,6 @@
 """The quiz of lesson 10: when a claim holds, and which verdicts are refused."""
 
-from lib.teaching.quizzes_by_lesson import QuizQuestion, Quiz
+from lib.teaching.quizzes_by_lesson import Quiz, QuizQuestion
 
 QUIZ = Quiz(
     QuizQuestion(

@@ -1,6 +1,6 @@
 """The quiz of lesson 11: budgets, the baseline of a router, and where a rate is measured."""
 
-from lib.teaching.quizzes_by_lesson import QuizQuestion, Quiz
+from lib.teaching.quizzes_by_lesson import Quiz, QuizQuestion
 
 QUIZ = Quiz(
     QuizQuestion(
