@@ -32,6 +32,35 @@ def _make_table(rows: list[dict[str, object]], columns: Sequence[str]) -> pd.Dat
     return pd.DataFrame(rows or [dict.fromkeys(columns, None)], columns=list(columns))
 
 
+def tabulate_tests(v: Verdict) -> pd.DataFrame:
+    """The tests of one claim, one row each: its difference with interval, what was detectable, and its verdict."""
+    rows = []
+    for result in v.test_results:
+        rows.append(
+            {
+                "test": result.test,
+                "difference": result.difference.value,
+                "low": result.difference.ci_low,
+                "high": result.difference.ci_high,
+                "minimum detectable effect": result.mde,
+                "verdict": result.verdict,
+            }
+        )
+    columns = ("test", "difference", "low", "high", "minimum detectable effect", "verdict")
+    return _make_table(rows, columns)
+
+
+def list_interval_verdicts(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """The directions that their intervals alone decide, with every test needed and nothing refused."""
+    decided = []
+    for v in verdicts:
+        words = {v.verdict, *(result.verdict for result in v.test_results)}
+        is_decided = v.claim.kind == "direction" and words <= {HOLDS, FAILS, UNDECIDED}
+        if is_decided and v.claim.need == "all" and not v.claim.judged:
+            decided.append(v)
+    return decided
+
+
 def tabulate_evidence(verdicts: Sequence[Verdict]) -> pd.DataFrame:
     """Claims of each paper by what decides them: one row per paper and kind of evidence, one column per verdict.
 
