@@ -109,7 +109,7 @@ def test_tags_are_those_that_mean_something(folder):
     typing_error = new_code_cell("a = 1", metadata={"tags": ["paramters"]})
     misplaced = new_markdown_cell("a", metadata={"tags": ["parameters"]})
     first, second = find(folder, typing_error, misplaced)
-    assert "unknown tag 'paramters'" in first and "parameters, raises-exception" in first
+    assert "unknown tag 'paramters'" in first and "parameters, quiz, raises-exception" in first
     assert "is on a markdown cell; move it to the code cell" in second
 
 
