@@ -1,6 +1,7 @@
 """Exercises: every solution is accepted, every mistake and every silence is not, and a reader hears what helps."""
 
 import ast
+import re
 import shutil
 from pathlib import Path
 
@@ -102,6 +103,15 @@ def test_every_lesson_has_an_easy_a_medium_and_a_hard_exercise_in_order(number):
         levels, key=("easy", "medium", "hard").index
     )
     assert any(each.important for each in found) and found[-1].judge is not None
+
+
+@pytest.mark.parametrize("lesson, exercise", EVERY, ids=[each.id for _, each in EVERY])
+def test_a_nudge_comes_before_the_hint_and_neither_is_the_solution(lesson, exercise):
+    assert exercise.nudge and exercise.nudge != exercise.hint
+    if isinstance(exercise.answer, int | float) and exercise.answer not in (0, 1):
+        help_text = f"{exercise.nudge} {exercise.hint}"
+        numbers = {float(text) for text in re.findall(r"\d+\.?\d*", help_text)}
+        assert all(abs(number - exercise.answer) > exercise.tolerance for number in numbers)
 
 
 def test_what_the_judge_found_is_said(capsys):

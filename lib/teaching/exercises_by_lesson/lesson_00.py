@@ -50,7 +50,8 @@ EXERCISES = Exercises(
         3,
         "How many tokens may a prompt have, with 150 tokens out, before a decision of Claude 3.7 Sonnet costs one "
         "cent? It charges 3 dollars per million tokens in and 15 per million out.",
-        hint="solve n * 3e-6 + 150 * 15e-6 = 0.01",
+        nudge="part of the cent is spent before the first token of the prompt",
+        hint="tokens out cost 150 * 15e-6 dollars; how many tokens in does the rest pay for?",
         answer=(0.01 - 150 * CLAUDE.per_token_out) / CLAUDE.per_token_in,
         worked="150 tokens out cost 0.00225 dollars. The remaining 0.00775 of a cent's 0.01 pay for 0.00775 / 3e-6 "
         "tokens in.",
@@ -63,6 +64,7 @@ EXERCISES = Exercises(
         "medium",
         5,
         "A front of one point has a sparsity of 0, the best value there is. What is the sparsity of {(0, 1), (1, 0)}?",
+        nudge="look at one objective at a time",
         hint="sum the squared gaps of both objectives",
         answer=stats.sparsity(CORNERS),
         worked="Each objective is sorted on its own: gaps of 1 and 1. Their squares add up to 2, over |S| - 1 = 1.",
@@ -76,6 +78,7 @@ EXERCISES = Exercises(
         "Change the reference. With reference (-1, -1), by how much does the hypervolume of {(0, 1), (1, 0)} grow if "
         "(0.6, 0.6) joins? `stats.hypervolume(points, reference)` computes it. Then try (0, 0) and say why both "
         "corners count for nothing there.",
+        nudge="which part of the new point's box lies outside the boxes of both corners?",
         hint="stats.hypervolume of three points minus that of two",
         answer=stats.hypervolume(np.vstack([CORNERS, [0.6, 0.6]]), BELOW)
         - stats.hypervolume(CORNERS, BELOW),
@@ -90,6 +93,7 @@ EXERCISES = Exercises(
         15,
         "Write a function that takes points, an array (n, k) with every objective maximised, and returns an array (n,) "
         "of bool: which points no other point dominates. It is run on random points.",
+        nudge="begin with two points, and ask when one makes the other pointless",
         hint="i dominates j where i is nowhere lower and somewhere higher; compare points[:, None] with points[None]",
         answer=find_front,
         worked="A point is dominated if another one is at least as good in all objectives and better in one.",

@@ -46,6 +46,7 @@ EXERCISES = Exercises(
         "easy",
         4,
         "With reference (-1, -1, -1), what is the hypervolume of the single point (1, 1, 0)?",
+        nudge="the point is above the reference in every objective, also in the last",
         hint="a box has three sides",
         answer=stats.hypervolume(np.array([[1.0, 1.0, 0.0]]), np.full(3, -1.0)),
         worked="From -1 to 1, to 1 and to 0: 2 x 2 x 1.",
@@ -59,6 +60,7 @@ EXERCISES = Exercises(
         "No reward is given for reaching mastery. Suppose that one policy earns 0.28 per step and keeps a student for "
         "47 steps, another one 0.31 per step for 13 steps. Which reward at the end of an episode that reaches mastery "
         "would make both returns equal, if only the second one reaches it? Leave discounting out.",
+        nudge="rewards per step are not what an episode brings",
         hint="how much larger is the return of the longer episode?",
         answer=0.28 * 47 - 0.31 * 13,
         tolerance=0.005,
@@ -72,7 +74,8 @@ EXERCISES = Exercises(
         6,
         "PPO maximises min(r A, clip(r, 0.8, 1.2) A). An action has become 1.5 times as likely (r = 1.5) and its "
         "advantage is -1. What is the term, and does its gradient vanish? Answer with the term, then try A = +1.",
-        hint="the minimum of -1.5 and -1.2",
+        nudge="work out both terms before you take the smaller one",
+        hint="both terms are negative, and the clipped one is closer to 0",
         answer=min(1.5 * -1, 1.2 * -1),
         worked="min(-1.5, -1.2) = -1.5: the clip does not protect a bad action that became likelier, so the gradient "
         "is there. With A = +1 the term is 1.2, constant in r, and the gradient vanishes.",
@@ -86,6 +89,7 @@ EXERCISES = Exercises(
         "Write a reward of your own: a function of rewards (E, 3), each in [0, 1], and observations (E, 13) that "
         "returns (E,). More of an objective is never rewarded with less, a step with none of one objective with 0, and "
         "(a, a, a) with a. Lesson 11 trains a policy on such a reward.",
+        nudge="which single number says how good the weakest objective is?",
         hint="the mean of (1, 1, 0) is not 0; what is?",
         answer=take_minimum,
         worked="The minimum does it, and so does the geometric mean.",

@@ -263,7 +263,7 @@ EXERCISES = Exercises(
         "standard normal distribution, and you pick the higher one. What do you expect of the number that you picked, "
         "and what will the step really bring above the mean? Answer with a pair; a few lines of NumPy will do.",
         nudge="the look-ahead and the step draw their random numbers apart",
-        hint="np.random.default_rng().normal(size=(100_000, 2)).max(axis=1).mean(), and nothing of it is real",
+        hint="draw many pairs of numbers and look at the larger ones; then ask what they say about the step itself",
         answer=(1 / math.sqrt(math.pi), 0.0),
         worked="The larger of two standard normals has the mean 1 / sqrt(pi). None of it comes true: with fresh "
         "numbers the choice is as good as a coin. Had the look-ahead shared the environment's numbers, all of it "
@@ -279,7 +279,7 @@ EXERCISES = Exercises(
         "LinUCB (Li et al. 2010) without exploration: write the solution of its linear models. All policies are tried "
         "in every training state, so that one matrix $A$ serves all of them.",
         nudge="the sums over states are products of matrices",
-        hint="A is I plus features.T @ features, and np.linalg.solve(A, B) solves for all columns of B at once",
+        hint="features.T @ features sums x_i x_i^T over states; which product has all b_k as its columns?",
         answer=fit_linucb,
         worked="It is ridge regression with penalty 1. The identity keeps a feature that was hardly ever seen from "
         "getting a large weight.",

@@ -53,6 +53,7 @@ EXERCISES = Exercises(
         r"A group has five replies. All have the format ($r_\text{fmt} = 1$), and their ranks of `ppl` are 0, ¼, ½, ¾ "
         "and 1. The weights are one-hot: a reply gets the reward of its emphasis and no other. What is the expected "
         "reward of a reply with the emphasis `fmt`, minus that of a reply with the emphasis `ppl`?",
+        nudge="one of the two rewards is the same for every reply",
         hint="what is the mean of the ranks?",
         answer=0.5,
         worked="Every reply gets 1 for the format, and the ranks have a mean of one half. So the emphasis on a reward "
@@ -67,6 +68,7 @@ EXERCISES = Exercises(
         "In the *homogeneous* mode all five replies to a prompt share one emphasis $a$ and one hidden state $h$. "
         r"Their advantages $A_j$ sum to 0. What is the sum of their REINFORCE terms "
         r"$A_j \nabla \log \pi(a \mid h)$?",
+        nudge="what differs between the five terms, and what does not?",
         hint="take the common factor out of the sum",
         answer=0.0,
         worked="The gradient is the same for all five, so it is multiplied by the sum of the advantages, which is 0.",
@@ -79,7 +81,8 @@ EXERCISES = Exercises(
         "The rewards of a group are 1, 0, 0, 0, 0. What is the advantage of the first reply? The standard deviation is "
         "the sample's (over n - 1). Then try the rewards 1, 1, 1, 1, 0: which reply has the largest advantage in size? "
         "`lib.rl.losses.compute_group_advantages(torch.tensor(...), 5)` computes advantages.",
-        hint="(1 - 0.2) / sqrt(0.8 / 4)",
+        nudge="first the mean of the group, then the sample's deviation",
+        hint="squared distances from the mean of 0.2 are 0.64 once and 0.04 four times",
         answer=float(losses.compute_group_advantages(torch.tensor([1.0, 0, 0, 0, 0]), 5)[0]),
         worked="0.8 / 0.447 = 1.79, and -0.45 for the others. Turned round, the one failure gets -1.79: a rare "
         "outcome moves a policy most, and a group in which all are equal not at all.",
@@ -95,6 +98,7 @@ EXERCISES = Exercises(
         "completion, which is a plain string here. A reply that is not well-formed gets 0; "
         "`lib.conductor.reply_format.is_well_formed` decides this. Every well-formed reply gets more than 0, and "
         "the one with the shorter thought gets more.",
+        nudge="two conditions: one decides whether a reply is paid at all, the other how much",
         hint="multiply the format by something that falls with the thought's length; what would an empty reply get?",
         answer=terse,
         worked="A reward for brevity alone is highest for the empty reply. As a factor of the format reward it cannot "

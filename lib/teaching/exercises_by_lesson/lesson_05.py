@@ -104,6 +104,7 @@ EXERCISES = Exercises(
         3,
         "A budget of 10 and two experts: one is right in 6 of 10 questions for a price of 8, the other in 9 of 10 for "
         "a price of 12. What is the expected reward of always calling the second one?",
+        nudge="compare the price with the budget before you look at accuracy",
         hint="what is 1[c <= B]?",
         answer=compute_budget_reward(0.9, 12, 10),
         worked="Every call costs 12, more than the budget, so every reward is 0. The worse expert earns 0.6.",
@@ -117,6 +118,7 @@ EXERCISES = Exercises(
         r"With $\gamma = \lambda = 1$ and the reward only at the last token, what is the advantage of a token before "
         r"which "
         "the value head says 0.7, in an episode with reward 1, with 50 expert tokens behind it?",
+        nudge="the expert's tokens have no deltas",
         hint="write the sum of the deltas out; which terms cancel?",
         answer=0.3,
         worked="All values but the first cancel, so that the advantage is 1 - 0.7. Expert tokens, which are "
@@ -131,7 +133,8 @@ EXERCISES = Exercises(
         "Three constants cost 1, 4 and 9 and are right in 0.40, 0.60 and 0.90 of the questions. You may mix them at "
         "random. What is the best accuracy at a mean cost of 5? `stats.hull_at(costs, qualities, 5)` computes it, with "
         "`from lib import stats`. Then lower the middle one to 0.55 and say why it drops out.",
-        hint="a share of 1/5 to the most expensive one and the rest to the middle one costs 5",
+        nudge="a mixture lies on the line between two constants; which two?",
+        hint="which share of the most expensive one brings a mean cost of 5 with the middle one?",
         answer=stats.hull_at([1, 4, 9], [0.4, 0.6, 0.9], 5),
         worked="0.6 + (0.9 - 0.6) / 5 = 0.66. At 0.55 the middle one lies below the line between its neighbours, "
         "0.5875 at a cost of 4, so that a random mixture of those is better.",
@@ -146,6 +149,7 @@ EXERCISES = Exercises(
         "estimated probability that it is correct, is at least a threshold. Otherwise the expensive model is called "
         "too, and its reply counts. The budget affords both. Write the function that chooses the threshold on training "
         "questions.",
+        nudge="only trusts that occur can change whose reply counts",
         hint="for each candidate, whose reply counts on each question, and how many of these replies are correct?",
         answer=choose_threshold,
         worked="For each candidate, count the correct replies: the cheap one's where trust reaches the candidate, the "
@@ -162,6 +166,7 @@ EXERCISES = Exercises(
         "Write a reward: a function of right (0 or 1), dollars and budget. As in the paper, a wrong answer and one "
         "beyond the budget are paid 0, the limit itself included in the budget. Unlike in the paper, of two right "
         "answers the cheaper one is paid more, and any within the budget more than 0 and at most 1.",
+        nudge="begin with the paper's reward, and change what is paid within the budget",
         hint="multiply the paper's reward by something that falls with dollars / budget, but not to 0",
         answer=thrifty,
         worked="A factor that falls from 1 to 1/2. A plus in place of the minus would teach to squander.",

@@ -80,6 +80,7 @@ EXERCISES = Exercises(
         3,
         "Three correct rollouts cost 1, 2 and 5 micro-dollars; the user gives cost the weight 1 and everything else 0. "
         "What is $R$ of the second one under the paper's formula?",
+        nudge="entries of the vector are negative: less cost is more",
         hint="the smallest of -1, -2, -5 is -5, and the largest is -1",
         answer=float(rewards.normalize_within_groups(GROUP, [0] * 3)[1, -2]),
         worked="(-2 + 5) / (-1 + 5) = 0.75.",
@@ -92,6 +93,7 @@ EXERCISES = Exercises(
         5,
         "Take the same three rollouts and the same user as in 06.1. What is $R$ of the second rollout under the "
         "formula with the sign error?",
+        nudge="the bounds stay as they were, and c loses its sign",
         hint="(c + c_max) / (c_max - c_min)",
         answer=float(rewards.normalize_with_sign_error(GROUP, [0] * 3)[1, -2]),
         worked="(2 + 5) / (5 - 1) = 1.75: above 1, and the most expensive one gets 2.5. It rewards spending.",
@@ -106,6 +108,7 @@ EXERCISES = Exercises(
         r"is $M_{\text{norm}} = c_0 / \max(1, c_s)$, with $c_0$ the cost of the start and $c_s$ that of the trained "
         "orchestrator. Amounts are in dollars: $c_0$ is 0.00004 and $c_s$ is 0.00002. By how much does the entry rise "
         "if the trained orchestrator spends nothing at all?",
+        nudge="compare the costs with the 1 in the denominator",
         hint="what is max(1, 0.00002), and what is max(1, 0)?",
         answer=0.0,
         worked="Both are 1, so that saving never counts. In micro-dollars it would: the unit decides.",
@@ -117,6 +120,7 @@ EXERCISES = Exercises(
         10,
         "Make a tool with `from lib.tools import Tool` and `Tool(name, description, parameters, run)`. It takes one "
         "number, `celsius`, and returns degrees Fahrenheit as text. The check calls it with JSON, as a model would.",
+        nudge="a schema names the argument and its type",
         hint='parameters are {"celsius": {"type": "number"}}, and run is a function of celsius that returns a text',
         answer=fahrenheit(1.8),
         worked='Tool("fahrenheit", "...", {"celsius": {"type": "number"}}, lambda celsius: f"{celsius * 1.8 + 32}")',
@@ -132,6 +136,7 @@ EXERCISES = Exercises(
         "probabilities of the tools for a user who cares for accuracy only, those for a user who cares for cost only, "
         "and the prices. It returns how much less the second user is expected to spend, in units of the menu's mean "
         "price, averaged over menus.",
+        nudge="what does each user pay on one menu, on average?",
         hint="divide the prices of each menu by their mean, then take expectations",
         answer=compute_steering,
         worked="Expected relative price of the one user minus that of the other, menu by menu: users are compared in "

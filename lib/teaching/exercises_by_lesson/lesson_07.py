@@ -49,6 +49,7 @@ EXERCISES = Exercises(
         r"An episode is right after 3 calls. The agents wrote 96 tokens, $T_{\max}$ is 192, and tools were called "
         r"twice. With $\alpha = 5$, $\beta_s = 0.02$, $\beta_t = 0.03$, $\eta = 1$, $\delta_1 = 0.1$, $\delta_2 = "
         r"0.2$, $\delta_3 = 0.3$: what is $R$?",
+        nudge="two parts take away and two add; go through them in the order of the formula",
         hint="eq. 3, and eq. 4 with n > 0",
         answer=float(reward(1, 3, 96, 2, 2, 192, Weights())),
         worked="5 - 0.06 - 0.015 + (0.2 + 0.2): the two calls earn five times what steps and tokens cost.",
@@ -61,6 +62,7 @@ EXERCISES = Exercises(
         5,
         "Suppose `routing` lost its second reasoner, so that the mask pinned the second agent's tools and budget for "
         "it as well. How many structures would be valid?",
+        nudge="how many choices of tools and of budget does a mask take away?",
         hint="one workflow fewer has both, one more has neither",
         answer=LEFT,
         worked="Five workflows with 16^2 x 3^3 structures and four with 16 x 3^2.",
@@ -75,6 +77,7 @@ EXERCISES = Exercises(
         "are its "
         r"right episodes. What is the mean reward of the policy that imitates them, on new tries, and what is $\tau$? "
         "Answer with a pair.",
+        nudge="the elite was right by luck, which does not carry over to new tries",
         hint="what was tau paid, and what will be paid?",
         answer=(3.0, 5.0),
         worked="Imitation repeats the configuration, not its luck: 0.6 x 5 on new tries, though each of the elite was "
@@ -88,6 +91,7 @@ EXERCISES = Exercises(
         "Write the masked choice of a structure policy: a function of logits (n,) and truths (n,) that returns "
         "probabilities (n,). What is not allowed has probability exactly 0, what is allowed keeps its ratios, and "
         "logits of thousands do no harm.",
+        nudge="a softmax over some of the logits only",
         hint="set what is not allowed to minus infinity, and take the largest allowed logit away before exp",
         answer=masked,
         worked="Masking before the softmax leaves a distribution; masking after it leaves a hole.",

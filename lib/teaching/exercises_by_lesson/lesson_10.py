@@ -34,6 +34,7 @@ EXERCISES = Exercises(
         3,
         "One method scores 0.70 [0.66, 0.74], another, independent of it, 0.62 [0.59, 0.65]. What is the lower end of "
         "the interval of their difference?",
+        nudge="intervals of independent estimates do not simply add up",
         hint="which end of each points towards the other? Their distances add up as squares",
         answer=0.08 - (0.04**2 + 0.03**2) ** 0.5,
         worked="The difference is 0.08. The ends that point towards each other are 0.04 and 0.03 away: sqrt(0.0025) = "
@@ -47,6 +48,7 @@ EXERCISES = Exercises(
         3,
         "A claim has three tests, of which two must hold. One holds, one is undecided, one does not hold. What is its "
         "verdict? Answer with a word of `verdicts.VERDICT_LABELS`, in quotes.",
+        nudge="order the three verdicts from strong to weak",
         hint="the weakest of the two best decides",
         answer="undecided",
         worked="The two best are a test that holds and one that is undecided. Until that one is decided nobody knows.",
@@ -58,6 +60,7 @@ EXERCISES = Exercises(
         4,
         "Forty directions are tested, and none is true. How many are expected to hold, with intervals of 95 %? And "
         "below which $p$ must the clearest be for Holm to keep it? Answer with a pair.",
+        nudge="a direction holds on one side only",
         hint="one side of the interval; forty claims are left",
         answer=(40 * 0.025, 0.025 / 40),
         worked="Only one of the two sides makes a direction hold: 40 x 0.025 = 1. Holm asks the clearest of forty for "
@@ -72,7 +75,8 @@ EXERCISES = Exercises(
         "Write a judge: a function of low, high and margin, where [low, high] is the interval of a paired difference "
         "and the claim is that the difference is more than the margin. It returns `holds` where all of the interval "
         "agrees, `does not hold` where none of it does, and otherwise `undecided`.",
-        hint="holds: low > margin; does not hold: high <= margin",
+        nudge="look at the two ends of the interval apart",
+        hint="a claim holds where even the lowest value agrees; when does not even the highest one?",
         answer=careful,
         worked="An interval that holds the margin settles nothing; to call that a failure is as wrong as to call it a "
         "success.",

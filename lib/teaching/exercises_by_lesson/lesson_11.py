@@ -101,7 +101,7 @@ EXERCISES = Exercises(
         "dollars and answers nine in ten. The budget is 0.004 dollars a question. Which share of the questions does a "
         "random mixture send to the large model, and which share of all answers is correct? Give [share, correct].",
         nudge="the mean cost of the mixture is the budget",
-        hint="0.001 + share x (0.021 - 0.001) = 0.004; accuracies mix with the same share",
+        hint="the budget leaves 0.003 above the small model; accuracies mix with the same share as costs",
         answer=[0.15, 0.56],
         worked="The share is 0.003 / 0.02 = 0.15, and 0.85 x 0.5 + 0.15 x 0.9 = 0.56. A router has to be above that.",
         wrong=[0.15, 0.9],
@@ -128,7 +128,7 @@ EXERCISES = Exercises(
         "Write a router that knows a question by its first word: estimate from outcomes how often each model is right "
         "after each word, and choose the model with the largest accuracy minus rate x dollars.",
         nudge="first the accuracy of each model after each word, then the best of them for each new question",
-        hint="correct[words == word].mean(0) is the accuracy after a word; argmax(1) of accuracy - rate * cost_usd",
+        hint="correct[words == word] are the outcomes after one word; cost is taken off before the best is chosen",
         answer=choose_models,
         worked="Accuracies by word, minus what a call costs in correct answers; with a rate of 0 only accuracy counts.",
         wrong=most_accurate,
