@@ -18,7 +18,7 @@ import pandas as pd
 from scipy.stats import norm
 
 from lib import stats
-from lib.scoreboard.verdicts import COMPARED, UNTESTABLE, TestResult, Verdict
+from lib.scoreboard.verdicts import COMPARED, HOLDS, UNTESTABLE, TestResult, Verdict
 
 ALPHA = 0.025  # what an interval of 95 % leaves on one side
 Z_ALPHA = float(norm.ppf(1 - ALPHA))  # 1.96, half-width of the interval in standard errors
@@ -85,7 +85,7 @@ def _compute_z_score(result: TestResult) -> float:
 
 
 def select_survivors(verdicts: Sequence[Verdict]) -> set[str]:
-    """Selects the claims that hold with all of the family tested at once (Holm 1979).
+    """Selects the claims that hold, also with all of the family tested at once (Holm 1979).
 
     Args:
         verdicts: Verdicts on all claims.
@@ -93,6 +93,9 @@ def select_survivors(verdicts: Sequence[Verdict]) -> set[str]:
     Returns:
         Ids of the claims.
     """
-    p_values = {v.claim.id: compute_p_value(v) for v in select_family(verdicts)}
+    family = select_family(verdicts)
+    p_values = {v.claim.id: compute_p_value(v) for v in family}
     frame = pd.DataFrame({"p_value": p_values}, dtype=float)
-    return set(frame.index[stats.holm(frame, ALPHA)])
+    is_clear = set(frame.index[stats.holm(frame, ALPHA)])
+    # A direction whose question is not open does not hold, however clear its difference is.
+    return {v.claim.id for v in family if v.verdict == HOLDS and v.claim.id in is_clear}

@@ -1,6 +1,7 @@
 """Claims: the file is in order, tests are safe and carry intervals, verdicts and counts are those worked by hand."""
 
 import contextlib
+import dataclasses
 import math
 from pathlib import Path
 
@@ -695,6 +696,12 @@ def test_holm_by_hand():
     weak = [make_verdict(f"w{n}", 1.0, 0.95) for n in range(3)]
     assert multiple_testing.select_survivors([clear, *weak]) == {"po-clear"}
     assert multiple_testing.expected_by_chance([clear, *weak]) == pytest.approx(4 * 0.025)
+
+
+def test_a_clear_difference_does_not_survive_where_its_question_is_not_open():
+    clear = make_verdict("clear", 1.0, 0.2)
+    not_open = dataclasses.replace(make_verdict("closed", 1.0, 0.2), verdict="not open")
+    assert multiple_testing.select_survivors([clear, not_open]) == {"po-clear"}
 
 
 def test_of_several_tests_the_least_clear_one_counts():
