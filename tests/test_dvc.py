@@ -300,3 +300,9 @@ def test_under_dvc_a_run_says_why_a_report_outlives_one_that_fails_and_no_figure
     code, last, said = repro("new.png")
     assert last.keys() == first.keys() - {"figures/00_tiny/old.png"} | {"figures/00_tiny/new.png"}
     assert code == 0 and said == again
+
+
+def test_no_stage_depends_on_a_file_of_dvc_itself():
+    """DVC refuses the whole pipeline then, with the first command."""
+    for name, stage in STAGES.items():
+        assert not {"dvc.yaml", "dvc.lock"} & set(stage.get("deps", [])), name
