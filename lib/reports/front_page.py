@@ -36,11 +36,11 @@ CARD = {
     "parameters",
 }
 PAPERS = {  # whose idea a lesson rebuilds; as in the README
-    "00_tour": "policy orchestration",
-    "01_policy_zoo": "policy orchestration",
-    "01a_policy_zoo_details": "policy orchestration",
-    "02_orchestration": "policy orchestration",
-    "02a_orchestration_details": "policy orchestration",
+    "00_tour": "KO/TO/RO",
+    "01_policy_zoo": "KO/TO/RO",
+    "01a_policy_zoo_details": "KO/TO/RO",
+    "02_orchestration": "KO/TO/RO",
+    "02a_orchestration_details": "KO/TO/RO",
     "04_conductor": "MAESTRO",
     "05_budgeted_routing": "CoRL",
     "05a_budgeted_routing_details": "CoRL",

@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from lib.config import ROOT, from_yaml
 from lib.experiment import artifacts
 from lib.plots.render import render_svg
+from lib.plots.styles import GREY
 from lib.plots.theme import new_figure, theme
 from lib.reports import html
 
@@ -283,7 +284,7 @@ def draw_dependencies(needs: dict[str, set[str]]) -> Figure:
         axes = figure.add_subplot()
         for number, lessons in direct.items():
             for lesson in lessons:
-                arrow = {"arrowstyle": "->", "color": "#707070", "shrinkA": 15, "shrinkB": 15}
+                arrow = {"arrowstyle": "->", "color": GREY, "shrinkA": 15, "shrinkB": 15}
                 axes.annotate("", position[number], position[lesson], arrowprops=arrow)
         for number, (x, y) in position.items():
             style = "dashed" if number in home else "solid"
