@@ -283,7 +283,7 @@ def draw_dependencies(needs: dict[str, set[str]]) -> Figure:
         figure = new_figure("Which lessons a lesson needs", height=3.2)
         axes = figure.add_subplot()
         for number, lessons in direct.items():
-            for lesson in lessons:
+            for lesson in sorted(lessons):  # a set has another order in each process
                 arrow = {"arrowstyle": "->", "color": GREY, "shrinkA": 15, "shrinkB": 15}
                 axes.annotate("", position[number], position[lesson], arrowprops=arrow)
         for number, (x, y) in position.items():
