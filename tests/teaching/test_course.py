@@ -1,6 +1,9 @@
 """The course adds up: minutes, exercises, every lesson once, and nothing before what it needs."""
 
+import os
 import re
+import subprocess
+import sys
 
 import nbformat
 import pytest
@@ -86,3 +89,14 @@ def test_the_terminal_shows_every_session(capsys):
     printed = capsys.readouterr().out
     for number, session in SESSIONS:
         assert f"{number}. {session.title}" in printed and session.demo in printed
+
+
+def test_the_page_has_the_same_bytes_in_every_process():
+    """Sets of text are in another order under another hash seed."""
+    program = "from lib.teaching import course; print(course.render_page())"
+    pages = set()
+    for hash_seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)}
+        command = [sys.executable, "-c", program]
+        pages.add(subprocess.check_output(command, env=environment, cwd=ROOT))
+    assert len(pages) == 1
