@@ -12,4 +12,7 @@ def test_every_solution_is_there_and_right(tmp_path, capsys):
         if cell.cell_type == "code":
             exec(cell.source, namespace)
     num_exercises = sum(len(list(lesson)) for lesson in exercises.load().values())
-    assert capsys.readouterr().out.split() == ["Right."] * num_exercises
+    printed = capsys.readouterr().out.splitlines()
+    # One exercise trains the policies of lesson 01 first, and says so.
+    checks = [line for line in printed if not line.startswith("First, ")]
+    assert checks == ["Right."] * num_exercises
