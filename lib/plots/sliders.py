@@ -4,8 +4,10 @@ The same HTML works in JupyterLab, in the report and in slides, with one mechani
 knob, and a style that shows the picture of the chosen positions (the selector `:has(:checked)`). It needs no script,
 because a notebook that Jupyter does not trust loses its scripts and a report has none. An untrusted notebook loses the
 style, too: it shows the picture of the start and nothing else, because all others carry the attribute `hidden`. Radio
-buttons bring the keyboard: Tab reaches a knob, the arrow keys move it. Left out: knobs with many positions, whose
-pictures would make a page heavy, and drawing them (`lib.reports.lesson.Lesson.slider`).
+buttons bring the keyboard: Tab reaches a knob, the arrow keys move it. JupyterLab would take the arrow keys to walk
+through the cells; an attribute of each button, which its library Lumino reads, leaves them to the button. Left out:
+knobs with many positions, whose pictures would make a page heavy, and drawing them
+(`lib.reports.lesson.Lesson.slider`).
 """
 
 import os
@@ -32,6 +34,8 @@ _STYLE = """
 .knobs :checked+span{font-weight:700}
 @supports selector(:has(*)){.frames>*{display:none}}
 """
+# JupyterLab looks for its shortcuts from the focused element upwards, so that the attribute must be on that element.
+_KEEP_KEYS = 'data-lm-suppress-shortcuts="true"'
 
 
 def live() -> bool:
@@ -109,7 +113,7 @@ def slider_html(
             checked = " checked" if index == start[knob_index] else ""
             button = (
                 f'<input type="radio" name="{name}-{knob_index}" '
-                f'id="{_button_id(name, knob_index, index)}"{checked}>'
+                f'id="{_button_id(name, knob_index, index)}"{checked} {_KEEP_KEYS}>'
             )
             buttons.append(f"<label>{button}<span>{escape(stop)}</span></label>")
         legend = f"<legend>{escape(knob)}</legend>"
