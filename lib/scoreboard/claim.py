@@ -134,6 +134,11 @@ class Claim(BaseModel):
 
     @model_validator(mode="after")
     def _check_consistency(self):
+        """Validates the fields of a claim together, after pydantic has validated each alone.
+
+        Raises:
+            ValueError: Two fields contradict each other, or one is missing; the message says what to change.
+        """
         if not self.id.startswith(f"{self.paper}-"):
             raise ValueError(f"its id must begin with {self.paper}-, the paper's short name")
         # What belongs together, key by key. Each message says what to change.
@@ -173,7 +178,14 @@ class Claim(BaseModel):
         return self
 
     def _check_test(self, text: str) -> None:
-        """Raises ValueError for a test that does not fit the kind of claim."""
+        """Checks that a test expression suits the kind of the claim.
+
+        Args:
+            text: The expression, such as "{05_some_lesson: reward.gain} > 0".
+
+        Raises:
+            ValueError: Its comparison is not allowed for this kind, or it reads no metric or one of no lesson.
+        """
         test = expressions.parse_test(text, set(self.quotes), FUNCTIONS)
         allowed = _ALLOWED_COMPARISONS[self.kind]
         if test.comparison not in allowed:
@@ -210,7 +222,11 @@ class Claim(BaseModel):
         return gate_keys
 
     def list_metric_keys(self) -> list[tuple[str, str]]:
-        """The (lesson, key) of every metric that its tests read."""
+        """Lists the metrics that the tests of the claim read.
+
+        Returns:
+            (lesson, key) of each metric, in the order of the tests; an empty lesson where none is named.
+        """
         if self.judged:
             return [(self.lesson or "", self.judged)]
         metric_keys = []
@@ -271,7 +287,11 @@ def read_claims(path: str | Path = CLAIMS_FILE) -> list[Claim]:
 
 
 def _describe_mistake(error: Any) -> str:
-    """One mistake that pydantic found, in a sentence."""
+    """Describes one validation error of pydantic in a sentence.
+
+    Args:
+        error: An entry of `ValidationError.errors()`, with its type, location, message and input.
+    """
     # Inner fields are named by their path, such as discrepancy_source.who.
     field_path = ".".join(str(step) for step in error["loc"])
     if error["type"] == "extra_forbidden":

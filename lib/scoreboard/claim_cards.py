@@ -86,7 +86,11 @@ def render_claim_cards(verdicts: Sequence[Verdict]) -> tuple[str, str]:
 
 
 def _list_menus(verdicts: Sequence[Verdict]) -> dict[str, tuple[str, dict[str, str]]]:
-    """The menus of the form: by the attribute that they select, a label and the options with their texts."""
+    """Lists the drop-down menus that filter the claims on the page.
+
+    Returns:
+        {attribute that is filtered: (label of the menu, {value: text of the option})}.
+    """
     # Only verdicts that some claim has can be chosen.
     occurring = {v.verdict for v in verdicts}
     verdict_options = {
@@ -102,7 +106,11 @@ def _list_menus(verdicts: Sequence[Verdict]) -> dict[str, tuple[str, dict[str, s
 
 
 def _describe_test(v: Verdict) -> str:
-    """The kind of a claim; of a direction also where it was tested, and whether its question was open."""
+    """Describes how a claim was tested: its kind, its level of evidence, and whether there was headroom.
+
+    Args:
+        v: The verdict on the claim.
+    """
     if v.claim.is_arithmetic:
         return "arithmetic or an identity, no evidence about models"
     if v.claim.kind != "direction" or v.verdict == UNTESTABLE:
@@ -113,9 +121,12 @@ def _describe_test(v: Verdict) -> str:
 
 
 def _list_numbers(v: Verdict) -> list[tuple[str, str]]:
-    """The paper's number and ours below it, as names and texts.
+    """Lists the numbers on the card of a claim: that of the paper, then our measurements.
 
-    Of many tests only the first few, because all of them stand with their expressions below the fold.
+    At most MAX_TESTS_ON_CARD of ours are listed; the card shows all tests further down.
+
+    Returns:
+        (name, number as text) of each line; the name is empty where it repeats the one above.
     """
     lines = [format_test_result(result) for result in v.test_results[:MAX_TESTS_ON_CARD]]
     num_hidden = len(v.test_results) - MAX_TESTS_ON_CARD
@@ -132,7 +143,7 @@ def _list_numbers(v: Verdict) -> list[tuple[str, str]]:
 
 
 def _list_reasons(v: Verdict) -> list[str]:
-    """Why the verdict is what it is, as sentences."""
+    """Lists the sentences that explain a verdict: its reason, the source of a discrepancy, and a note."""
     reasons = [v.reason]
     if v.discrepancy_source:
         source = v.claim.discrepancy_source
@@ -149,7 +160,7 @@ def _write_as_sentence(text: str) -> str:
 
 
 def _describe_metrics(v: Verdict) -> str:
-    """Which lesson's metrics the expressions of a claim use, how exact they must be, and how many must hold."""
+    """Describes the data of a test in a line: lesson, tolerance, and how many of several tests must hold."""
     claim = v.claim
     description = f"metrics of {claim.lesson}" if claim.lesson else "no metrics"
     if claim.tolerance:

@@ -49,7 +49,7 @@ def count_verdicts(verdicts: Sequence[Verdict], verdict: str, kind: str | None =
 
 
 def describe_outcome(verdicts: Sequence[Verdict]) -> str:
-    """What became of claims, in words: every verdict that there is, the untestable ones last."""
+    """Counts verdicts in words, such as "3 hold, 1 does not hold and 2 cannot be tested"."""
     phrases = []
     for verdict, (singular, plural) in VERB_PHRASES.items():
         count = count_verdicts(verdicts, verdict)
@@ -165,7 +165,16 @@ KEY_METRICS = (
 
 
 def state_conclusion(verdicts: Sequence[Verdict]) -> str:
-    """The lesson in a few sentences."""
+    """Summarizes all verdicts in a paragraph.
+
+    Args:
+        verdicts: Verdicts on the claims of all papers.
+
+    Returns:
+        How many directions hold, one by one and after the correction for multiple testing, how many rest on scripts
+        or
+        arithmetic, and how many formulas fail by whose error.
+    """
     directions = [v for v in verdicts if v.claim.kind == "direction"]
     num_survivors = len(multiple_testing.select_survivors(verdicts))
     num_scripted = sum(v.evidence == "scripted" for v in directions)

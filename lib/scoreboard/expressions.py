@@ -133,7 +133,17 @@ def _parse_test_once(text: str, quotes: frozenset[str], functions: frozenset[str
 
 
 def _check_node(node: ast.AST, text: str, names: set[str], functions: Collection[str]) -> None:
-    """Raises ClaimError for everything that the language does not have."""
+    """Checks that an expression has only numbers, known names, arithmetic and allowed function calls.
+
+    Args:
+        node: Syntax tree of the expression; its children are checked recursively.
+        text: The expression as it was written, for error messages.
+        names: Names of variables that are allowed.
+        functions: Names of functions that are allowed besides the built-in ones.
+
+    Raises:
+        ClaimError: It has anything else.
+    """
     if isinstance(node, ast.Constant) and type(node.value) in (int, float):
         # Python reads 1e400 as infinity, and integers of any size.
         if abs(node.value) > sys.float_info.max:
@@ -156,7 +166,17 @@ def _check_node(node: ast.AST, text: str, names: set[str], functions: Collection
 
 
 def _check_call(node: ast.Call, text: str, names: set[str], functions: Collection[str]) -> None:
-    """Raises ClaimError for a call of anything but the whitelist, or with arguments of another kind."""
+    """Checks that a call names an allowed function and has arguments of the right kind.
+
+    Args:
+        node: Syntax tree of the call.
+        text: The whole expression, for error messages.
+        names: Names of variables that are allowed in arguments.
+        functions: Names of functions that are allowed besides the built-in ones.
+
+    Raises:
+        ClaimError: The function is not allowed, or an argument is of the wrong kind.
+    """
     callable_names = sorted({*_BUILT_IN, _EXACT, *functions})
     if not isinstance(node.func, ast.Name) or node.func.id not in callable_names:
         raise ClaimError(
@@ -186,7 +206,15 @@ def _check_call(node: ast.Call, text: str, names: set[str], functions: Collectio
 
 
 def _read_literal(node: ast.AST, text: str) -> Any:
-    """An argument of a function: numbers, names in quotation marks, and lists of them."""
+    """Reads an argument that is a number, a string in quotation marks, or a list of these.
+
+    Args:
+        node: Syntax tree of the argument.
+        text: The whole expression, for the error message.
+
+    Raises:
+        ClaimError: It is anything else.
+    """
     # None is no literal of the language, so it stands for what cannot be read.
     try:
         value = ast.literal_eval(node)
@@ -200,7 +228,7 @@ def _read_literal(node: ast.AST, text: str) -> Any:
 
 
 def _is_plain_value(value: Any) -> bool:
-    """Whether a value is a number, a name, or a list of such; all numbers are floats."""
+    """Whether a value is a finite number, a string, or a list of such values; truth values are refused."""
     if isinstance(value, list):
         return all(map(_is_plain_value, value))
     if isinstance(value, str):
@@ -258,6 +286,15 @@ class Evaluator:
         raise ClaimError(f"a test holds a {type(node).__name__}")
 
     def _evaluate_call(self, node: ast.Call, metric_keys: tuple[MetricKey, ...]) -> Interval:
+        """Evaluates a function call of an expression.
+
+        Args:
+            node: Syntax tree of the call.
+            metric_keys: The metrics that the whole expression reads.
+
+        Returns:
+            An interval; that of a function of literals has no width.
+        """
         name = node.func.id  # type: ignore[attr-defined]
         if name in self.functions:
             literals = [_read_literal(argument, name) for argument in node.args]

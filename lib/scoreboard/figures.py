@@ -23,7 +23,7 @@ _MAX_CLEARNESS = 10.0  # standard errors; what is clearer is drawn there
 
 
 def plot_verdict_counts(verdicts: Sequence[Verdict]) -> Figure:
-    """Verdicts by paper, one panel for formulas and one for directions."""
+    """Draws stacked bars of the verdicts of each paper: a panel for formulas, one for directions."""
     labels = {
         verdict: f"{SIGNS[verdict]} {label}"
         for verdict, label in VERDICT_LABELS.items()
@@ -46,7 +46,11 @@ def plot_verdict_counts(verdicts: Sequence[Verdict]) -> Figure:
 
 
 def plot_clearness(verdicts: Sequence[Verdict]) -> Figure:
-    """Every direction by how many standard errors it is met; rings hold with all of them tested at once."""
+    """Draws every tested direction by its distance from 0 in standard errors, a row per paper.
+
+    A ring marks the directions that hold after Holm's correction for multiple testing. Distances are clipped at
+    _MAX_CLEARNESS.
+    """
     survivors = multiple_testing.select_survivors(verdicts)
     family = multiple_testing.select_family(verdicts)
     note = (
@@ -64,9 +68,8 @@ def plot_clearness(verdicts: Sequence[Verdict]) -> Figure:
             for rank, v in enumerate(of_paper):
                 clearness = multiple_testing.compute_clearness(v)
                 x = max(-_MAX_CLEARNESS, min(_MAX_CLEARNESS, clearness))
-                y = (
-                    row + 0.5 * ((rank % 5) - 2) / 5
-                )  # spread, so that markers do not hide each other
+                # Five heights in turn, so that markers do not hide each other.
+                y = row + 0.1 * (rank % 5 - 2)
                 shade = plots.text_colour(plots.colour(v.verdict))  # markers are small
                 axes.plot(x, y, "o", color=shade, markersize=6)
                 if v.claim.id in survivors:
@@ -88,7 +91,7 @@ def plot_clearness(verdicts: Sequence[Verdict]) -> Figure:
 
 
 def title_clearness(verdicts: Sequence[Verdict]) -> str:
-    """How many directions hold one by one, and with all of them tested at once, as the title of the figure."""
+    """Writes the title of the figure: how many directions hold before and after Holm's correction."""
     family = multiple_testing.select_family(verdicts)
     num_holding = sum(v.verdict == HOLDS for v in family)
     num_survivors = len(multiple_testing.select_survivors(verdicts))

@@ -8,7 +8,7 @@ from lib.stats import Interval
 
 
 def format_estimate(estimate: Interval) -> str:
-    """A value with its interval, unless it is exact or has none: `0.64 [0.61, 0.66]`."""
+    """Formats a value with its interval, such as "0.64 [0.61, 0.66]"; without one if it is exact or unknown."""
     if not math.isfinite(estimate.value):
         return NOTHING
     if not estimate.known:
@@ -41,7 +41,12 @@ def format_paper_number(verdict: Verdict) -> str:
 
 
 def format_test_result(result: TestResult) -> str:
-    """What our metrics say on one test: both sides and, where they were sampled, how far the claim is met."""
+    """Formats what was measured for one test of a claim.
+
+    Returns:
+        Both sides of the comparison and, where they were sampled, their difference with interval and the minimum
+        detectable effect.
+    """
     if not math.isfinite(result.lhs.value):
         return NOTHING
     if result.verdict == COMPARED or result.rhs is None:

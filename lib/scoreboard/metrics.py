@@ -79,7 +79,17 @@ class Metrics:
         return value
 
     def find_backend(self, lesson: str, key: str) -> str:
-        """Who decided what a metric measures: the nearest `backend` above it in the file; empty for nobody."""
+        """Finds the backend (model or script) that produced a metric.
+
+        Args:
+            lesson: The lesson that measured it.
+            key: Key of the metric, such as "corl.low.reward".
+
+        Returns:
+            The value of the nearest enclosing key `backend` ("corl.low.backend", "corl.backend", "backend"); empty if
+            there is
+            none.
+        """
         lesson_metrics = self.lessons.get(lesson, {})
         steps = key.split(".")
         # Of a.b.c the candidates are a.b.backend, a.backend, backend.
@@ -97,6 +107,16 @@ class Metrics:
         return max(float(lesson_metrics.get(mark, 0.0)) for mark in marks)
 
     def _get_value(self, lesson: str, key: str) -> Any:
+        """Looks up the value of a metric.
+
+        Args:
+            lesson: The lesson that measured it.
+            key: Key of the metric.
+
+        Raises:
+            MissingMetric: The lesson has not run, its models gave too few usable replies, or it has no such metric.
+            ClaimError: The key looks like a misspelling of one that exists.
+        """
         if lesson not in self.lessons:
             raise MissingMetric(f"metrics of lesson {lesson.split('_')[0]} are missing: run it")
         if key not in self.lessons[lesson]:
@@ -112,7 +132,11 @@ class Metrics:
         return self.lessons[lesson][key]
 
     def _guess_intended_key(self, lesson: str, key: str) -> str:
-        """The key that differs from a misspelled one by one slip in one of its steps; empty if there is none."""
+        """Guesses which existing key was meant by a misspelled one.
+
+        Returns:
+            The key that differs by one typing error in one of its dotted parts; empty if there is none.
+        """
         steps = key.split(".")
         similar_keys = difflib.get_close_matches(
             key, list(self.lessons[lesson]), n=20, cutoff=_MIN_SIMILARITY
@@ -129,7 +153,7 @@ class Metrics:
 
 
 def _is_misspelling(a: str, b: str) -> bool:
-    """Whether two words differ by one slip: letters in another order, or one letter too many, too few or wrong."""
+    """Whether two words differ by one typing error: letters transposed, or one letter added, omitted or replaced."""
     digits_of_a = [character for character in a if character.isdigit()]
     digits_of_b = [character for character in b if character.isdigit()]
     if digits_of_a != digits_of_b:

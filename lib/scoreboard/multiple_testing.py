@@ -25,7 +25,7 @@ Z_ALPHA = float(norm.ppf(1 - ALPHA))  # 1.96, half-width of the interval in stan
 
 
 def select_family(verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """The directions that a sampled difference with an interval could decide: the family of tests."""
+    """Selects the family of tests for Holm's correction: directions decided by sampled differences with intervals."""
     family = []
     for v in verdicts:
         is_tested = v.claim.kind == "direction" and v.verdict not in (UNTESTABLE, COMPARED)
@@ -72,7 +72,10 @@ def _count_needed_tests(verdict: Verdict) -> int:
 
 
 def _compute_z_score(result: TestResult) -> float:
-    """d / s, with s from the end of the interval that lies towards 0."""
+    """Computes the z-score d / s of a measured difference.
+
+    The standard error s comes from the half-width of the interval on the side of 0.
+    """
     difference = result.difference
     if difference.value > 0:
         half_width = difference.value - difference.ci_low

@@ -137,7 +137,12 @@ def replicate_lessons(root: Path, prefixes: list[str], seed: int) -> dict:
 
 
 def format_lesson_line(metrics: dict, lesson: str) -> str:
-    """What the comparison of one lesson found, in a line."""
+    """Formats the comparison of two runs of one lesson as a line.
+
+    Args:
+        metrics: Fractions such as "coverage.LESSON", and counts such as "pairs.LESSON".
+        lesson: Name of the lesson.
+    """
     fractions = []
     for name in ("coverage", "disjoint", "captured"):
         key = f"{name}.{lesson}"
@@ -151,7 +156,16 @@ def format_lesson_line(metrics: dict, lesson: str) -> str:
 
 
 def _describe_remaining_time(root: Path, profile: str, lessons: list[str]) -> str:
-    """How long lessons took in the first run; empty where it is not known of all."""
+    """Estimates the running time of lessons from their recorded timings.
+
+    Args:
+        root: The project's folder.
+        profile: Scale of the run whose timings are read.
+        lessons: Names of the lessons that are still to run.
+
+    Returns:
+        Such as ", about 12 min left"; empty where the time of a lesson is unknown.
+    """
     total_seconds = 0.0
     for lesson in lessons:
         path = root / "reports/timings" / f"{lesson}.json"
@@ -164,7 +178,16 @@ def _describe_remaining_time(root: Path, profile: str, lessons: list[str]) -> st
 
 
 def _run_dvc(copy_root: Path, seed: int, *arguments: str) -> None:
-    """Runs a command of DVC in the work copy. Raises ReplicationError where it fails."""
+    """Runs a DVC command in a copy of the project, under another root seed.
+
+    Args:
+        copy_root: Folder of the copy.
+        seed: Root seed of all random numbers.
+        arguments: Of DVC, such as "repro" and the name of a stage.
+
+    Raises:
+        ReplicationError: The command fails.
+    """
     # Settings of a DVC that runs around this process do not reach the inner one.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("DVC_")}
     environment |= INSTRUCTIONS

@@ -168,7 +168,7 @@ def check_comparable(first: Run, profiles: Mapping[str, str]) -> None:
 
 
 def _list_sampled_keys(metrics: Metrics) -> list[str]:
-    """Keys of numbers that stand between their interval ends."""
+    """Lists the metrics that have a confidence interval, with finite ends."""
     sampled_keys = []
     for key in metrics:
         keys = (key, f"{key}_ci_low", f"{key}_ci_high")
@@ -185,11 +185,15 @@ def _is_finite_number(value: Any) -> bool:
 
 
 def _pair_estimates(first: Metrics, second: Metrics) -> pd.DataFrame:
-    """Pairs the estimates of two runs of a lesson.
+    """Compares the estimates that two runs of a lesson have in common.
+
+    Args:
+        first: Metrics of the first run by key; intervals stand under KEY_ci_low and KEY_ci_high.
+        second: Metrics of the second run.
 
     Returns:
-        One row per metric: key, the half-widths that point to each other, the absolute difference, and the distance,
-        which is the difference in units of both half-widths.
+        A row per metric: key, both half-widths on the sides that face each other, the absolute difference, and the
+        distance, which is the difference over the root sum of squares of the half-widths.
     """
     rows = []
     for key in sorted(set(_list_sampled_keys(first)) & set(_list_sampled_keys(second))):
@@ -222,7 +226,7 @@ def _pair_estimates(first: Metrics, second: Metrics) -> pd.DataFrame:
 
 
 def _pair_verdicts(first: Metrics, second: Metrics) -> pd.DataFrame:
-    """Verdicts of two runs of a lesson: key, first, second."""
+    """Compares the verdicts that two runs of a lesson have in common: a row per verdict, with key, first, second."""
     rows = []
     for key in first:
         # Lessons keep verdicts under *_verdict, the scoreboard by id of the claim.

@@ -61,14 +61,16 @@ _NOT_MEASURED = Interval(math.nan, math.nan, math.nan)
 
 @dataclass(frozen=True)
 class Question:
-    """Where the metrics of a decision maker in one world stand; expressions in the language of claims.
+    """Where to find the metrics of one method in one setting, as expressions over the metrics of a lesson.
+
+    An expression such as "{corl.low.minus_best_constant}" reads the metric of that key.
 
     Attributes:
-        lesson: The lesson that measured it.
-        gain: The decision maker minus the best single choice.
+        lesson: The lesson that measured them.
+        gain: The method minus the best single choice.
         headroom: The oracle minus the best single choice.
-        minus_router: The decision maker minus a plain router; empty where there is none.
-        gate: Key of the metric that says whether the question is open; empty where the headroom says it.
+        minus_router: The method minus a plain router; empty where there is none.
+        gate: Key of the metric that says whether there is headroom; empty where `headroom` itself says it.
     """
 
     lesson: str
@@ -101,9 +103,12 @@ class DecisionMaker:
 
 
 def _list_orchestrators() -> Iterator[DecisionMaker]:
-    """KO, TO and RO of policy orchestration, in every world that may be open.
+    """Lists the metrics of KO, TO and RO (policy orchestration) in four environments.
 
-    The plain router is a rule that sees the same cards or simulations and takes the policy that looks best.
+    The plain router takes the policy that looks best on the same cards or simulations.
+
+    Yields:
+        A method with one question per environment.
     """
     worlds = ("education.speed", "education.varied", "minigrid.paper", "minigrid.varied")
     for system in ("KO", "TO", "RO"):
@@ -123,7 +128,10 @@ def _list_orchestrators() -> Iterator[DecisionMaker]:
 
 
 def _list_budgeted_routers() -> Iterator[DecisionMaker]:
-    """CoRL's controller at each budget; the plain router of the lab is logistic regression."""
+    """Lists the metrics of CoRL's controller at each budget, in simulation and with small models.
+
+    The plain router of the small models is logistic regression.
+    """
     for budget in ("low", "medium", "high"):
         synthetic = f"synthetic.{budget}"
         headroom = f"{synthetic}.headroom"
@@ -148,7 +156,10 @@ def _list_budgeted_routers() -> Iterator[DecisionMaker]:
 
 
 def _list_conductors() -> Iterator[DecisionMaker]:
-    """MAESTRO's Conductor, against the best single reward; the oracle is rewarded with the truth."""
+    """Lists the metrics of MAESTRO's Conductor, in simulation and with small models.
+
+    The best single choice is the best fixed reward; the oracle is trained on the true reward.
+    """
     for level, prefix, suffix in (("synthetic", "glass", ""), ("lab", "contrast", ".score")):
         separator = "_minus_" if level == "synthetic" else "_"
         gain = f"{{{prefix}.conductor{separator}best_static{suffix}}}"
@@ -161,7 +172,10 @@ def _list_conductors() -> Iterator[DecisionMaker]:
 
 
 def _list_tool_orchestrators() -> Iterator[DecisionMaker]:
-    """ToolOrchestra; the plain router is logistic regression on the descriptions of tools."""
+    """Lists the metrics of ToolOrchestra, in simulation and with small models.
+
+    The plain router is logistic regression on the descriptions of tools.
+    """
     question = Question(
         lesson=_TOOLS,
         gain="{synthetic.above_constant}",
@@ -180,28 +194,36 @@ def _list_tool_orchestrators() -> Iterator[DecisionMaker]:
     yield DecisionMaker("lab", "ToolOrchestra", "", (question,))
 
 
-def _list_configurators() -> Iterator[DecisionMaker]:
-    """ARC, in reward; the plain router is a bandit that chooses the whole configuration at once."""
-    question = Question(
+def _list_agent_configurators() -> Iterator[DecisionMaker]:
+    """Lists the metrics of ARC (agent configuration), measured in reward: in simulation and with small models.
+
+    The best single choice is one configuration for all questions. The plain router is a bandit over whole
+    configurations.
+    """
+    in_simulation = Question(
         lesson=_CONFIGURATION,
         gain="{glass.above_constant}",
         headroom="{glass.headroom}",
         minus_router="{glass.above_flat.bandit}",
         gate="glass.headroom",
     )
-    yield DecisionMaker("synthetic", "ARC", "", (question,))
-    question = Question(
+    yield DecisionMaker("synthetic", "ARC", "", (in_simulation,))
+
+    with_small_models = Question(
         lesson=_CONFIGURATION,
         gain="{contrast.arc_best_constant.reward}",
         headroom="{regret.best_constant}",
         minus_router="{contrast.arc_bandit.reward}",
         gate="gate.configuration.headroom",
     )
-    yield DecisionMaker("lab", "ARC", "", (question,))
+    yield DecisionMaker("lab", "ARC", "", (with_small_models,))
 
 
 def _list_recorded() -> Iterator[DecisionMaker]:
-    """The decision makers on recorded outcomes, which lesson 08 replays; the plain router is logistic regression."""
+    """Lists the metrics of all methods on tables of recorded outcomes, where half the maximal cost may be spent.
+
+    The plain router is logistic regression on the questions.
+    """
     tables = (
         ("llmrouter", "known tasks"),
         ("llmrouter-new", "new tasks"),
@@ -233,7 +255,7 @@ DECISION_MAKERS = (
     *_list_conductors(),
     *_list_budgeted_routers(),
     *_list_tool_orchestrators(),
-    *_list_configurators(),
+    *_list_agent_configurators(),
     *_list_recorded(),
 )
 
@@ -302,6 +324,12 @@ def measure_shares_won(
 
 
 def _measure_share_won(metrics: Metrics, decision_maker: DecisionMaker) -> ShareWon:
+    """Computes the share of the headroom that a method won, averaged over its settings with headroom.
+
+    Args:
+        metrics: What the lessons measured.
+        decision_maker: The method, with the metrics of each setting.
+    """
     answers = [_answer_question(metrics, question) for question in decision_maker.questions]
     measured = [answer for answer in answers if answer is not None]
     open_answers = [answer for answer in measured if answer.state == OPEN]
@@ -328,7 +356,15 @@ class _Answer:
 
 
 def _answer_question(metrics: Metrics, question: Question) -> _Answer | None:
-    """What one world says, by the full run if it is there; None where neither run has measured it."""
+    """Computes the share of the headroom that a method won in one setting: gain / headroom.
+
+    Args:
+        metrics: What the lessons measured; the full run is preferred to the reader's own run.
+        question: Which metrics to read.
+
+    Returns:
+        The share, or CLOSED where there is no headroom; None where neither run has the metrics.
+    """
     for prefix in (_FULL_RUN, ""):
         try:
             gain = _evaluate(metrics, question.lesson, question.gain, prefix)
@@ -360,10 +396,16 @@ def _gate_is_closed(metrics: Metrics, question: Question, prefix: str) -> bool:
 
 
 def _evaluate(metrics: Metrics, lesson: str, text: str, prefix: str) -> Interval:
-    """Evaluates an expression on the metrics of a lesson whose keys begin with a prefix.
+    """Evaluates an expression on the metrics of a lesson, as an estimate with its interval.
 
-    Metrics are estimates, not the pairs that they come from, so they count as independent. Estimates of the same items
-    are positively correlated, so the interval of a difference of two is too wide, never too narrow.
+    Estimates count as independent. Those of the same items are positively correlated, so the interval of a difference
+    may be too wide, but not too narrow.
+
+    Args:
+        metrics: What the lessons measured.
+        lesson: The lesson whose metrics are read.
+        text: The expression, such as "{gain} - {oracle}".
+        prefix: Put before every key, such as "full." for the metrics of the full run.
     """
     test = expressions.parse_test(re.sub(r"\{", "{" + prefix, text))
     evaluator = expressions.Evaluator(lambda _, key: metrics.get_estimate(lesson, key), {}, {})
@@ -417,6 +459,7 @@ def _select_open(shares_won: Sequence[ShareWon], level: str) -> list[ShareWon]:
 
 
 def _note_shares_won(shares_won: Sequence[ShareWon]) -> str:
+    """Writes the note below the figure: what bars and squares mean, and which methods are not drawn."""
     names = {
         state: [
             share_won.decision_maker.name for share_won in shares_won if share_won.state == state
@@ -435,6 +478,14 @@ def _note_shares_won(shares_won: Sequence[ShareWon]) -> str:
 
 
 def _draw_panel(axes: Axes, title: str, shares_won: Sequence[ShareWon], layout: Layout) -> None:
+    """Draws one panel: a row per method with its share won, the interval, and the share of a plain router.
+
+    Args:
+        axes: Where it is drawn.
+        title: Of the panel.
+        shares_won: The rows, from top to bottom.
+        layout: Of the figure; a narrow one has shorter row names.
+    """
     for x, style in ((0, "--"), (1, "-")):
         axes.axvline(x, color=plots.GREY, linewidth=1, linestyle=style)
 
@@ -461,7 +512,7 @@ def _draw_panel(axes: Axes, title: str, shares_won: Sequence[ShareWon], layout: 
 
 
 def title_shares_won(shares_won: Sequence[ShareWon]) -> str:
-    """How many decision makers clearly beat the best single choice, and a plain router, as the title of the figure."""
+    """Writes the title of the figure: how many methods clearly beat the best single choice, and a plain router."""
     counts = count_by_level(shares_won)
     against_single, against_router = [], []
     for level, level_name in _LEVEL_NAMES.items():

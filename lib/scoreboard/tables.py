@@ -33,7 +33,9 @@ def _make_table(rows: list[dict[str, object]], columns: Sequence[str]) -> pd.Dat
 
 
 def tabulate_tests(v: Verdict) -> pd.DataFrame:
-    """The tests of one claim, one row each: its difference with interval, what was detectable, and its verdict."""
+    """Tabulates the tests of one claim: difference with interval, minimum detectable effect and verdict, a row
+    each.
+    """
     rows = []
     for result in v.test_results:
         rows.append(
@@ -51,7 +53,11 @@ def tabulate_tests(v: Verdict) -> pd.DataFrame:
 
 
 def list_interval_verdicts(verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """The directions that their intervals alone decide, with every test needed and nothing refused."""
+    """Selects the directions that confidence intervals alone decide.
+
+    Left out are claims that a lesson judged, that need only some of their tests, or that have another verdict such as
+    "not testable".
+    """
     decided = []
     for v in verdicts:
         words = {v.verdict, *(result.verdict for result in v.test_results)}
@@ -62,9 +68,12 @@ def list_interval_verdicts(verdicts: Sequence[Verdict]) -> list[Verdict]:
 
 
 def tabulate_evidence(verdicts: Sequence[Verdict]) -> pd.DataFrame:
-    """Claims of each paper by what decides them: one row per paper and kind of evidence, one column per verdict.
+    """Tabulates the number of verdicts by paper and kind of evidence.
 
-    A row is left out where no claim rests on the evidence; magnitudes are left out, because they get no verdict.
+    Returns:
+        A row per paper and kind of evidence that decides any claim, a column per verdict; magnitudes are left out,
+        because
+        they get no verdict.
     """
     rows = []
     for paper, counts_by_evidence in counts.count_by_evidence(verdicts).items():
@@ -80,7 +89,7 @@ def tabulate_evidence(verdicts: Sequence[Verdict]) -> pd.DataFrame:
 
 
 def tabulate_directions_by_level(verdicts: Sequence[Verdict]) -> pd.DataFrame:
-    """What became of the directions of each paper: one row per paper, one column per level of evidence."""
+    """Tabulates the verdicts on the directions of each paper: a row per paper, a column per level of evidence."""
     directions = [v for v in verdicts if v.claim.kind == "direction"]
     rows = []
     for paper, paper_name in PAPERS.items():
@@ -94,8 +103,7 @@ def tabulate_directions_by_level(verdicts: Sequence[Verdict]) -> pd.DataFrame:
 
 
 def tabulate_directions(verdicts: Sequence[Verdict]) -> pd.DataFrame:
-    """Every direction that is tested: its level of evidence, whether its question was open, verdict and minimum
-    detectable effect."""
+    """Tabulates every tested direction: level of evidence, headroom, verdict and minimum detectable effect."""
     directions = [v for v in verdicts if v.claim.kind == "direction" and v.verdict != UNTESTABLE]
     # Level by level; within a level in the order of the file.
     levels = list(EVIDENCE_LEVELS)
@@ -114,7 +122,9 @@ def tabulate_directions(verdicts: Sequence[Verdict]) -> pd.DataFrame:
 
 
 def tabulate_losses(verdicts: Sequence[Verdict]) -> pd.DataFrame:
-    """Directions that do not hold: what is claimed, at which level of evidence, and what the tests that fail say."""
+    """Tabulates the directions that do not hold: claim, place in the paper, level of evidence, and measured
+    numbers.
+    """
     rows = []
     for v in counts.select_losses(verdicts):
         failed = [result for result in v.test_results if result.verdict == FAILS]
@@ -130,7 +140,7 @@ def tabulate_losses(verdicts: Sequence[Verdict]) -> pd.DataFrame:
 
 
 def tabulate_failed_formulas(verdicts: Sequence[Verdict]) -> pd.DataFrame:
-    """Formulas that fail: what the paper says, what comes out, and whose fault it is."""
+    """Tabulates the formulas that fail: claim, place in the paper, what comes out, whose error it is and why."""
     rows = []
     for v in verdicts:
         if not v.discrepancy_source:
@@ -150,7 +160,7 @@ def tabulate_failed_formulas(verdicts: Sequence[Verdict]) -> pd.DataFrame:
 
 
 def tabulate_untestable(verdicts: Sequence[Verdict]) -> pd.DataFrame:
-    """Why claims could not be tested, the commonest reason first."""
+    """Tabulates why claims could not be tested: a row per reason, the most frequent first."""
     ids_by_reason: dict[str, list[str]] = {}
     for v in verdicts:
         if v.verdict == UNTESTABLE:
@@ -164,7 +174,7 @@ def tabulate_untestable(verdicts: Sequence[Verdict]) -> pd.DataFrame:
 
 
 def tabulate_magnitudes(verdicts: Sequence[Verdict]) -> pd.DataFrame:
-    """Ours beside the paper's number, and how many times as large; not a judgement."""
+    """Tabulates measured numbers beside those of the papers, with their ratio."""
     rows = []
     for v in verdicts:
         # A ratio to a printed 0 does not exist.
@@ -183,7 +193,7 @@ def tabulate_magnitudes(verdicts: Sequence[Verdict]) -> pd.DataFrame:
 
 
 def tabulate_multiple_testing(verdicts: Sequence[Verdict]) -> pd.DataFrame:
-    """Directions that hold, from the clearest on, and whether they do with all of them tested at once (Holm)."""
+    """Tabulates the directions that hold by rising p-value, and whether they hold after Holm's correction."""
     survivors = multiple_testing.select_survivors(verdicts)
     holding = [v for v in multiple_testing.select_family(verdicts) if v.verdict == HOLDS]
     rows = []
@@ -204,7 +214,7 @@ def tabulate_multiple_testing(verdicts: Sequence[Verdict]) -> pd.DataFrame:
 
 
 def describe_missing_intervals(verdicts: Sequence[Verdict]) -> str:
-    """Which claims could not be decided because a single run gives no interval."""
+    """Lists in a sentence the claims that are undecided because a single run gives no interval."""
     claim_ids = []
     for v in verdicts:
         lacks_interval = any(result.lacks_interval for result in v.test_results)

@@ -260,7 +260,15 @@ def explain_closed_gate(metrics: Metrics, lesson: str, key: str) -> str:
 
 
 def _list_weaknesses(claim: Claim, metrics: Metrics) -> list[str]:
-    """Why the lab runs of a lesson show little, and whether their training gained anything."""
+    """Lists the known weaknesses of the small-model experiments that a claim rests on.
+
+    Args:
+        claim: The claim; only the evidence level "lab" has such weaknesses.
+        metrics: What the lessons measured.
+
+    Returns:
+        A sentence per lesson; it says so where training gained nothing over the start.
+    """
     if claim.evidence_level != "lab":
         return []
     lessons = {lesson for lesson, _ in claim.list_metric_keys()}
@@ -278,7 +286,15 @@ def _list_weaknesses(claim: Claim, metrics: Metrics) -> list[str]:
 
 
 def _describe_training_length(claim: Claim, metrics: Metrics) -> list[str]:
-    """How long the policies that decide a claim in the lab were trained."""
+    """Says how long the small models behind a claim were trained, such as "after a training of 40 updates".
+
+    Args:
+        claim: The claim; only the evidence level "lab" has trained models.
+        metrics: What the lessons measured.
+
+    Returns:
+        A phrase per lesson.
+    """
     if claim.evidence_level != "lab":
         return []
     lengths = []
@@ -312,6 +328,17 @@ def combine_verdicts(verdicts: Sequence[str], need: int | str = "all") -> str:
 
 
 def _evaluate_test(claim: Claim, text: str, metrics: Metrics) -> TestResult:
+    """Evaluates one test of a claim on the measured metrics.
+
+    Args:
+        claim: The claim, whose kind decides what an exact difference means.
+        text: The test, such as "{ro.utility} > {best_policy.utility}".
+        metrics: What the lessons measured.
+
+    Returns:
+        Both sides, their difference with interval, and the verdict; UNTESTABLE with a reason where a metric is
+        missing.
+    """
     test = expressions.parse_test(text, set(claim.quotes), FUNCTIONS)
 
     def look_up(lesson: str, key: str) -> Interval:
@@ -352,7 +379,15 @@ def _evaluate_test(claim: Claim, text: str, metrics: Metrics) -> TestResult:
 
 
 def _adopt_lesson_verdict(claim: Claim, metrics: Metrics) -> TestResult:
-    """The verdict that a lesson has reached itself (`words.verdict`), where metrics cannot show it again."""
+    """Takes over the verdict that a lesson reached itself, where its metrics cannot be tested again.
+
+    Args:
+        claim: The claim, which names the metric that holds the verdict.
+        metrics: What the lessons measured.
+
+    Raises:
+        ClaimError: The metric is no known verdict.
+    """
     lesson, key = claim.list_metric_keys()[0]
     text = f"{{{key}}}"
     try:
