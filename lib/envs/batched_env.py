@@ -164,6 +164,13 @@ class BatchedEnv(VecEnv):
         self._actions = actions
 
     def step_wait(self):
+        """Makes the step that `step_async` announced, as stable-baselines3 asks it of a vectorized environment.
+
+        Returns:
+            Observations (B, ...), rewards (B, k), whether each episode is over (B,), and an info dictionary for each
+            row; that
+            of an episode that is over has its last observation and whether it was cut off by the horizon.
+        """
         step = self.advance(self._actions)
         infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
         timed_out = step.truncated & ~step.terminated

@@ -194,6 +194,15 @@ class Education(gym.Env):
     # Gymnasium ---------------------------------------------------------------------------------
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
+        """Starts an episode with a new student.
+
+        Args:
+            seed: Begins a random stream; None goes on with the stream of the last episode.
+            options: Ignored; part of gymnasium's interface.
+
+        Returns:
+            Observation (13,) float32, and an info dictionary with the student's mastery.
+        """
         super().reset(seed=seed)
         if seed is not None:
             self._key = seeds.key(STREAM, seed=seed)
@@ -205,11 +214,20 @@ class Education(gym.Env):
         return self._observe(), {"mastery": self.mastery}
 
     def step(self, action: int):
+        """Recommends a set of questions to the student, who answers them.
+
+        Args:
+            action: Index into ACTIONS, the kind of questions that are preferred.
+
+        Returns:
+            Observation (13,), reward (3,) (aptitude, gap, performance), terminated, truncated, and an info
+            dictionary.
+        """
         if not self.action_space.contains(action):
             raise ValueError(f"action must be 0, 1 or 2 ({', '.join(ACTIONS)}), got {action!r}")
         mastery_before = self.mastery_steps
         questions = self._recommend(int(action))
-        correct = self._ask(questions)
+        correct = self._ask_questions(questions)
         reward = self._compute_reward(questions, correct, mastery_before)
 
         # The student learns only after the reward is computed, which refers to the mastery before.
@@ -239,7 +257,7 @@ class Education(gym.Env):
         return self.mastery_steps / self.rules.top
 
     def _begin(self) -> None:
-        """Draws a student and asks the warm-up set."""
+        """Draws a student, resets all counts, and asks the warm-up set of questions."""
         self.t = 0
         self.mastery_steps = self.rules.initial_steps
         self.talent = int(draw_talents(self._key, self.rules.spread))
@@ -259,7 +277,7 @@ class Education(gym.Env):
         questions = []
         for level in self.rules.warmup_levels:
             questions.append((QUEUED, level, self.queue[level].pop(0)))
-        correct = self._ask(questions)
+        correct = self._ask_questions(questions)
         if self.rules.warmup == "ncc":
             self._apply_ncc(questions, correct)
         elif self.rules.warmup == "measure":
@@ -276,7 +294,10 @@ class Education(gym.Env):
         return [self.ids[level][i] for i in order]
 
     def _recommend(self, action: int) -> list[tuple[int, int, int]]:
-        """Fills the set from the pools in the action's order of preference.
+        """Chooses a set of questions in the order of preference of an action, and removes them from the pools.
+
+        Args:
+            action: Index into ACTIONS.
 
         Returns:
             (source, level, question id) of each question; fewer than `rules.questions` where the bank runs dry.
@@ -297,9 +318,15 @@ class Education(gym.Env):
         return questions
 
     def _preference_key(self, action: int, source: int, level: int) -> tuple[int, ...]:
-        """Sort key of a pool, lowest first: tier, distance, level, source.
+        """Computes the sort key of a pool of questions; the action prefers the pool with the lowest key.
 
-        Distances are in mastery steps, exact integers.
+        Args:
+            action: Index into ACTIONS.
+            source: QUEUED (not asked yet) or PENDING (failed and still open).
+            level: Of the pool's questions, 0 to 5.
+
+        Returns:
+            Tier, distance, level, source; distances are whole numbers of mastery steps.
         """
         difficulty = level * self.rules.steps_per_level  # in mastery steps
         mastery = self.mastery_steps
@@ -333,14 +360,41 @@ class Education(gym.Env):
             return abs(level * self.rules.steps_per_level - self.mastery_steps)
         return abs(level * count - level_sum)
 
-    def _ask(self, questions: list[tuple[int, int, int]]) -> list[bool]:
-        """Draws whether the student answers each question right, and counts the answers."""
-        correct = []
-        for slot, (source, level, question_id) in enumerate(questions):
-            ability = self.mastery + self.talent / 1000  # mastery does not change within a set
-            difficulty = level / (LEVELS - 1)
-            probability = answer_probability(ability, difficulty, self.rules.discrimination)
-            is_correct = bool(seeds.uniform(self._key, self.t * SLOTS + slot) < probability)
+    def _ask_questions(self, questions: list[tuple[int, int, int]]) -> list[bool]:
+        """Lets the student answer a set of questions, and counts the answers.
+
+        Args:
+            questions: (source, level, question id) each.
+
+        Returns:
+            Whether each answer is right.
+        """
+        correct = [self._draw_answer(slot, level) for slot, (_, level, _) in enumerate(questions)]
+        self._count_answers(questions, correct)
+        return correct
+
+    def _draw_answer(self, slot: int, level: int) -> bool:
+        """Draws whether the student answers a question right (item response theory).
+
+        Args:
+            slot: Position of the question in the set, which chooses the random number.
+            level: Of the question, 0 to 5.
+        """
+        ability = self.mastery + self.talent / 1000  # mastery does not change within a set
+        difficulty = level / (LEVELS - 1)
+        probability = answer_probability(ability, difficulty, self.rules.discrimination)
+        return bool(seeds.uniform(self._key, self.t * SLOTS + slot) < probability)
+
+    def _count_answers(self, questions: list[tuple[int, int, int]], correct: list[bool]) -> None:
+        """Adds the answers of a set to the counts by level, and moves the questions on.
+
+        A question that was answered wrongly is pending; one answered right may return to its level's queue.
+
+        Args:
+            questions: (source, level, question id) each.
+            correct: Whether each answer is right.
+        """
+        for (source, level, question_id), is_correct in zip(questions, correct, strict=True):
             self.asked[level] += 1
             self.right_count[level] += is_correct
             # The queue begins with all questions of the level; those that return to it stand behind them.
@@ -350,20 +404,23 @@ class Education(gym.Env):
                 self.pending[level].append(question_id)
             elif self.rules.solved == "requeue":
                 self.queue[level].append(question_id)
-            correct.append(is_correct)
 
-        right_levels = [
-            level
-            for (_, level, _), is_correct in zip(questions, correct, strict=True)
-            if is_correct
-        ]
+        # A set without a right answer leaves the last right answers as they are.
+        right_levels = []
+        for (_, level, _), is_correct in zip(questions, correct, strict=True):
+            if is_correct:
+                right_levels.append(level)
         if right_levels:
             self.last_right_count = len(right_levels)
             self.last_right_sum = sum(right_levels)
-        return correct
 
     def _apply_ncc(self, questions: list[tuple[int, int, int]], correct: list[bool]) -> None:
-        """N consecutive correct (Kelly et al. 2016): N right in a row raise mastery one step."""
+        """Raises mastery by one step for every N consecutive correct answers (NCC, Kelly et al. 2016).
+
+        Args:
+            questions: (source, level, question id) of each question of the set.
+            correct: Whether each was answered right.
+        """
         for (_, level, _), is_correct in zip(questions, correct, strict=True):
             # Questions below mastery do not count; by the exact rule, harder ones do not either.
             difficulty = level * self.rules.steps_per_level  # in mastery steps
@@ -381,7 +438,18 @@ class Education(gym.Env):
     def _compute_reward(
         self, questions: list[tuple[int, int, int]], correct: list[bool], mastery_before: int
     ) -> np.ndarray:
-        """The reward vector (3,), the mean over the questions of the set."""
+        """Computes the reward vector of a set of questions.
+
+        Args:
+            questions: (source, level, question id) each.
+            correct: Whether each was answered right.
+            mastery_before: Mastery before the set, in steps.
+
+        Returns:
+            (3,) means over the questions: aptitude (how far above mastery, as a share of what is left to learn), gap
+            (failed
+            questions that are now answered right), and performance (right answers).
+        """
         if not questions:
             return np.zeros(len(OBJECTIVES))
         # 1 - m in steps; aptitude is 0 at m = 1 anyway.
@@ -395,7 +463,7 @@ class Education(gym.Env):
         return np.array([aptitude, gaps_closed, sum(correct)]) / len(questions)
 
     def _observe(self) -> np.ndarray:
-        """Mastery, accuracy by level, share of failed questions by level: (13,) float32."""
+        """Computes the observation: mastery, accuracy by level, share of failed questions by level; (13,) float32."""
         accuracy = []
         failed = []
         for level in range(LEVELS):

@@ -73,6 +73,11 @@ class EducationBatch(BatchedEnv):
         )
 
     def _begin(self, rows: np.ndarray) -> None:
+        """Draws a student for each of some rows, resets their counts, and asks the warm-up set.
+
+        Args:
+            rows: (n,) indices of the rows whose episodes begin.
+        """
         for name in self.fields:
             getattr(self, name)[rows] = 0
         self.mastery[rows] = self.rules.initial_steps
@@ -94,6 +99,14 @@ class EducationBatch(BatchedEnv):
         self.t[rows] = 1
 
     def _advance(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Makes one step of every row: a set of questions is recommended and answered, then mastery may rise.
+
+        Args:
+            actions: (B,) indices into ACTIONS.
+
+        Returns:
+            Reward (B, 3), terminated (B,), truncated (B,).
+        """
         rows = np.arange(self.num_envs)
         mastery_before = self.mastery.copy()
         level, is_repeat, is_filled = self._recommend(actions)
@@ -112,7 +125,10 @@ class EducationBatch(BatchedEnv):
         return reward, terminated, truncated
 
     def _recommend(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Fills the sets from the pools in the order of preference.
+        """Chooses a set of questions for every student, in the order of preference of the action.
+
+        Args:
+            actions: (B,) indices into ACTIONS.
 
         Returns:
             level: (B, questions) int, 0 to 5.
@@ -137,7 +153,16 @@ class EducationBatch(BatchedEnv):
         return level, is_repeat, is_filled
 
     def _preference_keys(self, actions: np.ndarray) -> np.ndarray:
-        """Sort keys (B, 12) of the pools, lowest first: tier, distance, level, source."""
+        """Computes sort keys of the 12 pools of questions (6 levels, queued or failed), lowest first.
+
+        A key orders by tier, distance, level and source; `Education._preference_key` is the same for one student.
+
+        Args:
+            actions: (B,) indices into ACTIONS.
+
+        Returns:
+            (B, 12) int, the queued pools of all levels before the failed ones.
+        """
         difficulty = _LEVEL * self.rules.steps_per_level  # (levels,) in mastery steps
         mastery = self.mastery[:, None]  # (B, 1)
         mastery_distance = np.abs(difficulty - mastery)  # (B, levels)
@@ -181,7 +206,16 @@ class EducationBatch(BatchedEnv):
     def _draw_answers(
         self, rows: np.ndarray, level: np.ndarray, is_filled: np.ndarray
     ) -> np.ndarray:
-        """Whether each question of the sets is answered right, (n, questions) bool."""
+        """Draws whether each student answers each question of a set right (item response theory).
+
+        Args:
+            rows: (n,) indices of the students.
+            level: (n, questions) int, 0 to 5.
+            is_filled: (n, questions) bool; False where there is no question.
+
+        Returns:
+            (n, questions) bool.
+        """
         mastery = self.mastery[rows, None] / self.rules.top  # (n, 1)
         ability = mastery + self.talent[rows, None] / 1000
         difficulty = level / (LEVELS - 1)  # (n, questions)
@@ -199,7 +233,15 @@ class EducationBatch(BatchedEnv):
         is_repeat: np.ndarray,
         is_filled: np.ndarray,
     ) -> None:
-        """Adds the answers of a set to the counts by level; rows (n,), the others (n, questions)."""
+        """Adds the answers of a set to the counts by level.
+
+        Args:
+            rows: (n,) indices of the students.
+            level: (n, questions) int, 0 to 5.
+            correct: (n, questions) bool, whether each answer is right.
+            is_repeat: (n, questions) bool, whether the question had been failed before.
+            is_filled: (n, questions) bool; False where there is no question.
+        """
         # index of (student, level) in the flattened counts, (n, questions)
         student = np.arange(rows.size)[:, None]  # (n, 1)
         cell = student * LEVELS + level
@@ -237,7 +279,13 @@ class EducationBatch(BatchedEnv):
         correct: np.ndarray,
         is_filled: np.ndarray,
     ) -> np.ndarray:
-        """N consecutive correct, question by question; mastery may rise within a set.
+        """Raises mastery by one step for every N consecutive correct answers; it may rise within a set.
+
+        Args:
+            rows: (n,) indices of the students.
+            level: (n, questions) int, 0 to 5.
+            correct: (n, questions) bool, whether each answer is right.
+            is_filled: (n, questions) bool; False where there is no question.
 
         Returns:
             Which questions counted, (n, questions) bool.
@@ -268,7 +316,18 @@ class EducationBatch(BatchedEnv):
         correct: np.ndarray,
         mastery_before: np.ndarray,
     ) -> np.ndarray:
-        """Rewards (B, 3), means over the questions of a set; `Education` explains them."""
+        """Computes the reward vectors of a set of questions; `Education` explains the three rewards.
+
+        Args:
+            level: (B, questions) int, 0 to 5.
+            is_repeat: (B, questions) bool, whether the question had been failed before.
+            is_filled: (B, questions) bool; False where there is no question.
+            correct: (B, questions) bool, whether each answer is right.
+            mastery_before: (B,) int, mastery before the set, in steps.
+
+        Returns:
+            (B, 3) means over the questions: aptitude, gap, performance.
+        """
         num_questions = np.maximum(1, is_filled.sum(axis=1))  # (B,)
         difficulty = level * self.rules.steps_per_level  # (B, questions)
         difference = difficulty - mastery_before[:, None]

@@ -126,6 +126,15 @@ class GridRoom(MiniGridEnv):
     # Gymnasium ---------------------------------------------------------------------------------
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
+        """Starts an episode in a new room.
+
+        Args:
+            seed: Begins a random stream; None goes on with the stream of the last episode.
+            options: Handed to minigrid.
+
+        Returns:
+            The view (7, 7, 3) uint8, and an empty info dictionary.
+        """
         if seed is not None:
             self._key = seeds.key(STREAM, seed=seed)
         elif self._key is None:
@@ -136,6 +145,15 @@ class GridRoom(MiniGridEnv):
         return observation["image"], {}
 
     def step(self, action: int):
+        """Makes one step of the agent.
+
+        Args:
+            action: Index into ACTIONS.
+
+        Returns:
+            The view (7, 7, 3) uint8, reward (3,), terminated, truncated, and an info dictionary with the outcome at
+            the end.
+        """
         if not self.action_space.contains(action):
             raise ValueError(
                 f"action must lie in 0..{len(ACTIONS) - 1} ({', '.join(ACTIONS)}), got {action!r}"
@@ -169,7 +187,17 @@ class GridRoom(MiniGridEnv):
             self.grid.set(x, y, _MAKE[int(code)]())
 
     def _compute_reward(self, picked: bool, ended: bool) -> tuple[np.ndarray, dict[str, Any]]:
-        """Reward (3,) of the step and, at the end, how the episode went."""
+        """Computes the reward vector of a step and, at the end of the episode, its outcome.
+
+        Args:
+            picked: Whether the step picked up a piece of gold.
+            ended: Whether the episode is over.
+
+        Returns:
+            Reward (3,): goal reached, episode over without touching lava, share of the gold picked up; and the
+            outcome as a
+            dictionary, empty before the end.
+        """
         underfoot = self.grid.get(*self.agent_pos)
         success = underfoot is not None and underfoot.type == "goal"
         lava = underfoot is not None and underfoot.type == "lava"

@@ -59,7 +59,18 @@ _ENTERABLE = np.isin(np.arange(LAVA + 1), (EMPTY, GOAL, LAVA))
 
 
 def _columns_at(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """The board column that tells what is at (x, y); walls are at 0 and 5."""
+    """Finds the column of a board that holds the object at a position.
+
+    A board has a column for each of the 16 cells, then one each for walls, the agent's own cell, and what lies
+    beyond.
+
+    Args:
+        x: Horizontal positions, 1 to 4 inside the room, 0 and 5 on its walls; any shape.
+        y: Vertical positions, of the same shape.
+
+    Returns:
+        Column indices of the same shape.
+    """
     smaller = np.minimum(x, y)
     larger = np.maximum(x, y)
     inside = (smaller >= 1) & (larger <= INNER)
@@ -70,7 +81,17 @@ def _columns_at(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def _columns_from_poses(steps_ahead: np.ndarray, steps_right: np.ndarray) -> np.ndarray:
-    """The board column so many steps ahead and to the right of each pose, (64, *shape of the steps)."""
+    """Finds the column of a board that holds the object at an offset from each of the 64 poses.
+
+    A pose is a cell and a heading in one number, 4 cell + heading.
+
+    Args:
+        steps_ahead: Cells ahead of the agent; any shape.
+        steps_right: Cells to its right, negative to its left; of the same shape.
+
+    Returns:
+        Column indices, (64, *shape).
+    """
     pose = np.arange(CELLS * len(HEADINGS)).reshape(-1, *[1] * steps_ahead.ndim)
     cell = pose // len(HEADINGS)
     heading = pose % len(HEADINGS)
@@ -90,7 +111,11 @@ def _columns_from_poses(steps_ahead: np.ndarray, steps_right: np.ndarray) -> np.
 
 
 def _make_view_table() -> np.ndarray:
-    """The board column behind each pixel of the view, (64, 49); pixel [i, j] is number 7 i + j."""
+    """Makes the table of what the agent sees from each pose.
+
+    Returns:
+        (64, 49) column of the board behind each pixel of the view; pixel [i, j] is number 7 i + j.
+    """
     i, j = np.divmod(np.arange(VIEW * VIEW), VIEW)
     views = _columns_from_poses(steps_ahead=VIEW - 1 - j, steps_right=i - VIEW // 2)
     # Where the agent stands, minigrid shows what it carries: nothing.
@@ -100,7 +125,7 @@ def _make_view_table() -> np.ndarray:
 
 
 def _make_turn_table() -> np.ndarray:
-    """The pose after each action, where the agent does not move to another cell, (64, 6)."""
+    """Makes the table of the pose after each action that does not lead to another cell, (64, 6)."""
     pose = np.arange(CELLS * len(HEADINGS))
     heading = pose % len(HEADINGS)
     facing_east = pose - heading  # the pose in the same cell with heading 0
@@ -174,7 +199,11 @@ class GridBatch(BatchedEnv):
         )
 
     def describe(self, row: int) -> dict:
-        """The state of one row in words; see `layouts.describe_view`."""
+        """Describes the state of one row in words, see `layouts.describe_view`.
+
+        Args:
+            row: Index of the environment.
+        """
         pose = self.pose[row]
         board = self.board[row]
         cell, heading = divmod(int(pose), len(HEADINGS))
@@ -197,6 +226,11 @@ class GridBatch(BatchedEnv):
         return np.where(codes == code, _PIXEL_DISTANCE, OUT_OF_VIEW).min(axis=1)
 
     def _begin(self, rows: np.ndarray) -> None:
+        """Draws a new room for each of some rows.
+
+        Args:
+            rows: (n,) indices of the rows whose episodes begin.
+        """
         tasks = self.task[rows]
         for task in np.unique(tasks):
             task_rows = rows[tasks == task]
@@ -207,6 +241,14 @@ class GridBatch(BatchedEnv):
         self.gold_collected[rows] = 0
 
     def _advance(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Makes one step in every room.
+
+        Args:
+            actions: (B,) indices into ACTIONS.
+
+        Returns:
+            Reward (B, 3) (goal reached, over without lava, share of the gold), terminated (B,), truncated (B,).
+        """
         # What is in front of each agent.
         front_column = _FRONT[self.pose]  # (B,)
         front = front_column + _COLUMNS * np.arange(self.num_envs)  # in the flattened boards

@@ -73,7 +73,16 @@ def cell_coordinates(cell: int) -> tuple[int, int]:
 
 
 def check_arguments(task: str, lava: int, horizon: int = HORIZON) -> None:
-    """Raises ValueError for a task that does not exist, more lava than fits, or no step at all."""
+    """Checks the arguments of a grid environment.
+
+    Args:
+        task: One of TASKS.
+        lava: Number of lava cells.
+        horizon: Steps of an episode at the most.
+
+    Raises:
+        ValueError: The task is unknown, there is more lava than fits, or the horizon is not positive.
+    """
     if task not in TASKS:
         raise ValueError(f"task must be one of {', '.join(TASKS)}, got {task!r}")
     if not 0 <= lava <= MAX_LAVA:
@@ -205,7 +214,14 @@ def _make_corner_layouts(n: int) -> Layouts:
 
 
 def _draw_lava_gap(keys: np.ndarray) -> Layouts:
-    """A column of lava at x = 2 or 3 with one gap, each of the 8 gaps as likely (LavaGapEnv)."""
+    """Draws rooms with a column of lava that has one gap, as minigrid's LavaGapEnv.
+
+    Args:
+        keys: (n,) uint64, the random streams of the episodes.
+
+    Returns:
+        n layouts; each of the 8 possible gaps is equally likely.
+    """
     layouts = _make_corner_layouts(keys.size)
     # Counted from 0: neither the first nor the last column, where the agent and the goal are.
     column_draws = seeds.uniform(keys, 0)
@@ -222,7 +238,16 @@ def _draw_lava_gap(keys: np.ndarray) -> Layouts:
 
 
 def _scatter_objects(keys: np.ndarray, objects: tuple[int, ...], attempt: int = 0) -> Layouts:
-    """The agent and the objects (codes) on cells drawn without replacement, any heading."""
+    """Puts the agent and objects on random cells, drawn without replacement, with a random heading.
+
+    Args:
+        keys: (n,) uint64, the random streams of the episodes.
+        objects: Codes of the objects in every room.
+        attempt: Number of the attempt; another one draws other random numbers.
+
+    Returns:
+        n layouts.
+    """
     # One number per cell, whose order is a random permutation of the cells, and one for the heading.
     slots = np.arange(CELLS + 1)
     counter = attempt * _SLOTS + slots
@@ -243,7 +268,15 @@ def _scatter_objects(keys: np.ndarray, objects: tuple[int, ...], attempt: int = 
 
 
 def _draw_solvable_layouts(keys: np.ndarray, objects: tuple[int, ...]) -> Layouts:
-    """The first solvable attempt of each stream: even among the solvable layouts (rejection)."""
+    """Draws solvable layouts by rejection sampling: unsolvable ones are drawn again.
+
+    Args:
+        keys: (n,) uint64, the random streams of the episodes.
+        objects: Codes of the objects in every room.
+
+    Returns:
+        n layouts, uniform among the solvable ones.
+    """
     layouts = _scatter_objects(keys, objects)
     unsolvable = np.flatnonzero(~is_solvable(layouts.board, layouts.position))  # indices
     attempt = 0

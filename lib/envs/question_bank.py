@@ -113,12 +113,18 @@ def load_bank(path: str | Path) -> Bank:
 
 
 def calibrate_levels(bank: Bank, answers_path: str | Path) -> Bank:
-    """Sets the levels of a bank from observed answers (`education.difficulty: calibrated` in params.yaml).
+    """Sets the levels of questions from observed answers instead of their labels.
 
-    A question gets the level whose difficulty, (level - 1) / 5, is nearest to its shrunken failure rate. To keep
-    the label's level counts instead would change nothing: a simulated student meets levels, not questions. A topic
-    without answers keeps its labels. A question without answers has its label's mean, so a label that runs against
-    the answers moves all its unanswered questions together.
+    A question gets the level whose difficulty, (level - 1) / 5, is nearest to its estimated failure rate. A topic
+    without
+    answers keeps its labels. A question without answers gets the mean failure rate of its label.
+
+    Args:
+        bank: The questions with their labels.
+        answers_path: The file of answers, see `estimate_difficulty`.
+
+    Returns:
+        The bank with new levels.
 
     Raises:
         BankError: As in `estimate_difficulty`.
@@ -176,9 +182,16 @@ def estimate_difficulty(bank: Bank, answers_path: str | Path) -> tuple[np.ndarra
 def _label_failure_rates(
     bank: Bank, num_failures: np.ndarray, num_answers: np.ndarray
 ) -> np.ndarray:
-    """Mean failure rate of each question's topic and level, (n,).
+    """Computes the mean failure rate of the topic and level of each question.
 
-    Where a topic and level has no answers it is that of the topic, then that of all questions, then 0.5.
+    Args:
+        bank: n questions.
+        num_failures: (n,) wrong answers to each question.
+        num_answers: (n,) all answers to each question.
+
+    Returns:
+        (n,) rates; where a topic and level has no answers it is that of the topic, then that of all questions, then
+        0.5.
     """
 
     def failure_rate(group: np.ndarray, default: float) -> float:
@@ -199,7 +212,19 @@ def _label_failure_rates(
 def _read_rows(
     path: Path, columns: tuple[str, ...], encoding: str = "utf-8-sig"
 ) -> list[tuple[int, dict[str, str]]]:
-    """The line where each row ends, and the values of the columns, stripped."""
+    """Reads some columns of a CSV file with semicolons.
+
+    Args:
+        path: The file.
+        columns: Names of the columns to read.
+        encoding: Of the file.
+
+    Returns:
+        (number of the row's last line, {column: value without blanks around it}) of each row.
+
+    Raises:
+        BankError: The file cannot be read, lacks a column or has it twice, or has no rows.
+    """
     try:
         text = path.read_bytes().decode(encoding)
     except UnicodeDecodeError as error:
@@ -238,7 +263,15 @@ def _parse_integer(text: str, location: str) -> int:
 
 
 def _check_topic(name: str, location: str) -> None:
-    """Raises BankError for a topic that is none of TOPICS; the message begins with `location`."""
+    """Checks that a topic is known.
+
+    Args:
+        name: Of the topic.
+        location: Where it stands, the beginning of the error message.
+
+    Raises:
+        BankError: It is none of TOPICS; the message suggests a similar one.
+    """
     if name in TOPICS:
         return
     name = name[:60]

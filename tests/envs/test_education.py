@@ -223,7 +223,7 @@ def test_a_solved_question_returns_behind_all_others_of_its_level():
     env.reset(seed=0)
     env.queue = [[], [], [10, 11, 12], [], [], []]
     env.pending = [[] for _ in range(6)]
-    env._ask([(QUEUED, 2, 20), (QUEUED, 2, 21)] * 20)  # some are right, some are not
+    env._ask_questions([(QUEUED, 2, 20), (QUEUED, 2, 21)] * 20)  # some are right, some are not
     assert env.queue[2][:3] == [10, 11, 12]
     assert set(env.queue[2][3:]) <= {20, 21} and env.queue[2][3:]
     assert set(env.pending[2]) <= {20, 21}
