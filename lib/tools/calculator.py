@@ -74,7 +74,15 @@ class _Parser:
     def parse_chain(
         self, parse_operand: Callable[[], Number], operations: dict[str, Callable]
     ) -> Number:
-        """Operands joined by operations of one precedence, from left to right."""
+        """Parses operands joined by operators of one precedence, and computes the result from left to right.
+
+        Args:
+            parse_operand: Parses one operand, which has operators of higher precedence only.
+            operations: The function of each operator, such as {"+": operator.add}.
+
+        Returns:
+            The result.
+        """
         result = parse_operand()
         while self.peek_token() in operations:
             sign = self.next_token()
@@ -91,7 +99,11 @@ class _Parser:
         return -operand if sign == "-" else operand
 
     def parse_power(self) -> Number:
-        """Powers from right to left; the exponent may have a sign: 2 ** -1 is 0.5."""
+        """Parses a power and computes it, from right to left; the exponent may have a sign: 2 ** -1 is 0.5.
+
+        Raises:
+            ToolError: The exponent is too large.
+        """
         base = self.parse_atom()
         if self.peek_token() != "**":
             return base
@@ -104,7 +116,14 @@ class _Parser:
         return self.apply_operation("**", operator.pow, base, exponent)
 
     def parse_atom(self) -> Number:
-        """A number, or an expression in parentheses."""
+        """Parses a number, or an expression in parentheses.
+
+        Returns:
+            Its value.
+
+        Raises:
+            ToolError: There is neither, or a parenthesis is not closed.
+        """
         token = self.next_token()
         if token == "(":
             inner = self.parse_nested(self.parse_sum)
@@ -119,6 +138,17 @@ class _Parser:
     def apply_operation(
         self, sign: str, operation: Callable, left_operand: Number, right_operand: Number
     ) -> Number:
+        """Applies an operator to two numbers.
+
+        Args:
+            sign: The operator as written, for error messages.
+            operation: The function that computes it.
+            left_operand: The number before it.
+            right_operand: The number behind it.
+
+        Raises:
+            ToolError: The result is undefined or too large.
+        """
         try:
             return self.check_size(operation(left_operand, right_operand))
         except ZeroDivisionError:
@@ -135,7 +165,14 @@ class _Parser:
         return number
 
     def parse_nested(self, parse_operand: Callable[[], Number]) -> Number:
-        """One level deeper. Bounded, so that Python's own recursion limit is never met."""
+        """Parses an operand one level deeper; the depth is limited, so that Python's recursion limit is never met.
+
+        Args:
+            parse_operand: Parses the operand.
+
+        Raises:
+            ToolError: Signs and parentheses are nested too deep.
+        """
         self.depth += 1
         if self.depth > DEEPEST:
             raise self.make_error(f"more than {DEEPEST} signs and parentheses within one another")
@@ -157,6 +194,11 @@ class _Parser:
 
 
 def _split_into_tokens(expression: str) -> list[str]:
+    """Splits an arithmetic expression into numbers, operators and parentheses.
+
+    Raises:
+        ToolError: It holds a character of no token.
+    """
     text = expression.rstrip()
     tokens = []
     position = 0

@@ -5,9 +5,15 @@ from lib.tools.tool import Tool
 
 
 def python(sandbox: Sandbox) -> Tool:
-    """A tool for code; what goes wrong in the code is its reply, "error: ...", for the agent to read.
+    """Makes a tool that runs Python code in a sandbox.
 
-    Its call raises SandboxUnavailable where no sandbox works.
+    Args:
+        sandbox: Where the code runs.
+
+    Returns:
+        The tool. It replies with what the code printed and its last value, or with "error: ..." for an error of the
+        code;
+        a call raises SandboxUnavailable where no sandbox works.
     """
 
     def run(code: str) -> str:

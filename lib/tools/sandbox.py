@@ -125,6 +125,12 @@ class Sandbox:
     def run(self, code: str) -> Result:
         """Runs code in a fresh session.
 
+        Args:
+            code: A Python program.
+
+        Returns:
+            What it printed and its last value, or the kind of error and a message.
+
         Raises:
             SandboxUnavailable: No sandbox works here. Whatever goes wrong in the code is in the result.
         """
@@ -147,6 +153,14 @@ class Sandbox:
                 return self._run_in_worker(code)
 
     def _run_in_worker(self, code: str) -> Result:
+        """Runs code in the worker process, which is started first where there is none; a failed one is closed.
+
+        Args:
+            code: A Python program.
+
+        Returns:
+            Its output, or the kind of error and a message.
+        """
         limits = self.limits
         started = time.monotonic()
         if not (self._worker and self._worker.usable):
@@ -173,10 +187,19 @@ class Sandbox:
         return result
 
     def _evaluate(self, worker: Worker, code: str, output: _Output) -> str | None:
-        """Runs the code; the value of its last expression as text, None without one.
+        """Runs code, and evaluates its last statement if that is an expression.
 
-        The sandbox turns the value into text. The value itself must not come here: a set around a tuple
-        that holds one tuple twice, forty levels deep, would keep this process busy for hours with its hash.
+        The value becomes text inside the sandbox, because a nested value could keep this process busy for hours with
+        its
+        hash.
+
+        Args:
+            worker: The process that runs it.
+            code: A Python program.
+            output: Collects what it prints.
+
+        Returns:
+            The value as text; None where the last statement is no expression.
         """
         from pydantic_monty import MontySyntaxError
 
@@ -197,7 +220,11 @@ class Sandbox:
 
     @contextlib.contextmanager
     def _open_session(self, worker: Worker) -> Iterator[Any]:
-        """A fresh session. Raises SandboxUnavailable where the worker has died since the last call."""
+        """Opens a fresh session of a worker, with the limits of the sandbox, inside a `with` block.
+
+        Raises:
+            SandboxUnavailable: The worker has died since the last call.
+        """
         limits = {
             "max_feed_duration_secs": self.limits.seconds,
             "max_memory": self.limits.memory,
@@ -215,10 +242,16 @@ class Sandbox:
             yield session
 
     def _explain_failure(self, error: Exception, output: _Output, overdue: bool) -> Result:
-        """What went wrong.
+        """Finds out what kind of failure ended the code.
 
-        Only errors of the code itself keep their message. Those of Monty's limits name times and sizes that differ
-        from run to run, and equal code gives equal results.
+        Only errors of the code itself keep their message. Those of limits name times and sizes that differ from run
+        to run,
+        and equal code gives equal results.
+
+        Args:
+            error: What was raised.
+            output: What the code had printed until then.
+            overdue: Whether its time had run out.
         """
         import pydantic_monty
 
@@ -272,7 +305,11 @@ class _Output:
         self._num_printed = 0
 
     def format_text(self, value: str | None = None) -> str:
-        """What was printed, then a value, if there is one; with a note where it was cut."""
+        """Joins what was printed and a value to one text, cut at the limit of characters.
+
+        Args:
+            value: Of the last expression; None where there is none.
+        """
         text = "".join(self._texts)
         if value is not None:
             if text and not text.endswith("\n"):
@@ -294,7 +331,12 @@ def _run_to_end(session: Any, program: str, output: _Output) -> Any:
 
 
 def _is_from_limit(error: Any, exception: BaseException) -> bool:
-    """Whether one of Monty's limits raised an error, and not the code, which may raise the same kind and message."""
+    """Whether an error comes from one of the sandbox's limits; code may raise the same exception itself.
+
+    Args:
+        error: Monty's error, with its traceback.
+        exception: The Python exception in it.
+    """
     if not _LIMIT.fullmatch(str(exception)):
         return False
     if not error.traceback():

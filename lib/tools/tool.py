@@ -59,7 +59,7 @@ class Tool:
 
     @property
     def schema(self) -> dict[str, Any]:
-        """The tool as OpenAI's API wants it among `tools`."""
+        """Describes the tool as an OpenAI function schema, an entry of `tools` in a chat request."""
         parameters = {
             "type": "object",
             "properties": {name: dict(schema) for name, schema in self.parameters.items()},
@@ -117,10 +117,16 @@ class Tool:
         return {name: self._check_value(name, arguments[name]) for name in self.parameters}
 
     def parse_line(self, text: str) -> dict[str, Any]:
-        """Reads arguments from a line of words, one for each parameter in order; the last parameter takes what remains.
+        """Parses arguments that stand in one line, separated by blanks, in the order of the parameters.
+
+        Args:
+            text: The line; the last parameter takes all words that remain.
+
+        Returns:
+            {parameter: value of its type}.
 
         Raises:
-            ToolError: Words are missing or left over, or one is of a wrong type.
+            ToolError: There are too few words, or one is of a wrong type.
         """
         # The last parameter may hold blanks: so many cuts and no more.
         words = text.strip().split(maxsplit=max(len(self.parameters) - 1, 0))
@@ -143,6 +149,11 @@ class Tool:
         return ", ".join(typed_names) or "nothing"
 
     def _parse_json(self, text: str) -> Any:
+        """Parses the arguments of a call from JSON.
+
+        Raises:
+            ToolError: The text is too long, no JSON, or names an argument twice.
+        """
         if len(text) > LONGEST_JSON:
             raise self.make_error(
                 f"takes at most {LONGEST_JSON:_} characters of JSON, not {len(text):_}"
@@ -157,7 +168,15 @@ class Tool:
             ) from error
 
     def _check_value(self, name: str, value: Any) -> Any:
-        """The value itself. Raises ToolError where it does not fit the parameter."""
+        """Checks the value of an argument against the schema of its parameter, and returns it.
+
+        Args:
+            name: Of the parameter.
+            value: What the model gave.
+
+        Raises:
+            ToolError: It has a wrong type, is too long, or is none of the allowed values.
+        """
         schema = self.parameters[name]
         if not _has_json_type(value, schema["type"]):
             raise self.make_error(f"takes {name!r} as {schema['type']}, not {_shorten(value)}")
@@ -177,7 +196,12 @@ class Tool:
         return value
 
     def _convert_word(self, name: str, word: str) -> Any:
-        """A word as a value of the parameter's type; a word that is none stays a word, and is refused later."""
+        """Converts a word to the type of a parameter; a word that cannot be converted stays text.
+
+        Args:
+            name: Of the parameter.
+            word: As the model wrote it.
+        """
         json_type = self.parameters[name]["type"]
         try:
             if json_type == "integer":
@@ -192,7 +216,12 @@ class Tool:
 
 
 def _has_json_type(value: Any, json_type: str) -> bool:
-    """Whether a value has a JSON type; a truth value is no number here, nor is one that is not finite."""
+    """Whether a Python value has a JSON type; True is no number here, and neither are nan and infinity.
+
+    Args:
+        value: The value.
+        json_type: "string", "boolean", "integer" or "number".
+    """
     if json_type == "string":
         return isinstance(value, str)
     if json_type == "boolean":
@@ -214,16 +243,15 @@ def is_encodable(text: str) -> bool:
 
 
 def _shorten(value: Any) -> str:
-    """A value for an error message: never long, whatever it is, and never its inside."""
+    """Formats a value for an error message: texts and numbers are shortened, others are named by their type."""
     if isinstance(value, str):
         shortened = value if len(value) <= _MAX_SHOWN else value[:_MAX_SHOWN] + "..."
         return repr(shortened)
     if value is None or isinstance(value, bool | float):
         return repr(value)
     if isinstance(value, int):
-        is_short = (
-            value.bit_length() < 3 * _MAX_SHOWN
-        )  # by bits: Python refuses to print huge integers
+        # By bits, because Python refuses to print huge integers; a digit has about three.
+        is_short = value.bit_length() < 3 * _MAX_SHOWN
         return repr(value) if is_short else "a huge integer"
     return f"a {type(value).__name__}"
 

@@ -87,7 +87,7 @@ class Worker:
         os.kill(self.pid, signal.SIGKILL)
 
     def close(self) -> None:
-        """End the process and wait for it; in a forked child, leave the parent's worker alone."""
+        """Ends the worker process, by force where it still runs."""
         if self.host_pid == os.getpid():
             self._watchdog.stop()
             self._pool.close()
@@ -151,7 +151,16 @@ class _Pool:
 
 
 def _write_start_script(folder: Path, cpu_seconds: float, address: int) -> Path:
-    """Writes the script that starts a worker. Raises FileNotFoundError where Monty's program is missing."""
+    """Writes the shell script that starts a worker process under limits of CPU time and memory.
+
+    Args:
+        folder: Where it is written.
+        cpu_seconds: Limit of CPU time.
+        address: Limit of the address space, in bytes.
+
+    Raises:
+        FileNotFoundError: The program of Monty, the sandbox's interpreter, is missing.
+    """
     from pydantic_monty._binary import find_monty_binary
 
     (folder / "empty").mkdir()
@@ -197,7 +206,7 @@ class _Watchdog:
         self._stopped = True
 
     def _kill_overdue(self) -> None:
-        """The loop of the thread."""
+        """Kills the watched process once its deadline has passed; runs in a thread until the watchdog stops."""
         while not self._stopped:
             time.sleep(_TICK)
             with self._lock:
