@@ -38,22 +38,6 @@ def draw_item(rng: np.random.Generator, difficulty: int, surface_form: str) -> I
     return _make_item(digits, signs, surface_form)
 
 
-def reword(item: Item, surface_form: str) -> Item:
-    """Write a chain of arithmetic in another surface form: in digits, or as turns of a dial.
-
-    Args:
-        item: A chain in any surface form.
-        surface_form: "plain" for "3 + 4 * 2 = ?", "words" for "A dial shows 3 . Turn it up 4 . ..."
-
-    Returns:
-        An item with the same chain, answer and id.
-    """
-    # An id is "chain/3 + 4 * 2": digits at even positions, signs at odd ones.
-    symbols = item.id.removeprefix("chain/").split()
-    digits = [int(symbol) for symbol in symbols[::2]]
-    return _make_item(digits, symbols[1::2], surface_form)
-
-
 def _make_item(digits: Sequence[int], signs: Sequence[str], surface_form: str) -> Item:
     """Make the item of a chain of operations, worked from left to right modulo 10.
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import tasks
-from lib.tasks import arithmetic_chain, format_reply, is_correct, score_reply
+from lib.tasks import format_reply, is_correct, score_reply
 from lib.tasks.multi_hop_facts import LETTERS, NAMES, OTHERS, TOWNS, VALUES, build_documents
 from lib.tasks.story import ANIMALS, WISHES
 from lib.tasks.translation import ADJECTIVES, ARTICLES, LEXICON, NOUNS, VERBS
@@ -106,31 +106,6 @@ def test_a_chain_goes_from_step_to_step_to_where_a_dial_that_is_turned_ends(surf
             for before, (sign, digit) in zip(results, operations, strict=False)
         ]
         assert results[-1] == item.reference == str(brute_force(first, operations)), item
-
-
-@given(
-    st.integers(0, 9),
-    st.lists(st.tuples(st.sampled_from("+-*"), st.integers(0, 9)), min_size=1, max_size=8),
-    st.sampled_from(["plain", "words"]),
-)
-def test_a_reworded_chain_is_the_same_chain_and_can_be_worded_back(first, operations, surface_form):
-    plain = " ".join([str(first), *(f"{sign} {digit}" for sign, digit in operations)])
-    answer = str(brute_force(first, operations))
-    item = arithmetic_chain.reword(
-        tasks.Item("-", "-", "-", "chain", len(operations), f"chain/{plain}"), surface_form
-    )
-    other = arithmetic_chain.reword(item, {"plain": "words", "words": "plain"}[surface_form])
-    assert read_chain(item.prompt) == read_chain(other.prompt) == (first, operations)
-    assert (
-        (item.reference, item.difficulty)
-        == (other.reference, other.difficulty)
-        == (answer, len(operations))
-    )
-    assert (
-        item.surface_form == surface_form != other.surface_form
-        and item.id == other.id
-        and arithmetic_chain.reword(other, surface_form) == item
-    )
 
 
 def test_big_numbers_are_added_and_multiplied_right_in_steps_that_use_their_own_numbers():
