@@ -26,7 +26,7 @@ class GradientSettings(Section):
     epochs: Count
 
     @model_validator(mode="after")
-    def _discounts(self):
+    def _check_discount(self):
         if (self.gamma is None) != (self.group > 1):
             raise ValueError(
                 f"gamma is a discount where advantages come from a value network (group 1), and null where they are "
@@ -35,7 +35,7 @@ class GradientSettings(Section):
         return self
 
     @model_validator(mode="after")
-    def _whole_groups(self):
+    def _check_batch_size(self):
         if self.batch % self.group:
             raise ValueError(f"batch ({self.batch}) must hold whole groups of {self.group}")
         return self
@@ -107,17 +107,20 @@ class ConfigurationGlassSettings(Section):
     map_every: Count
 
     @model_validator(mode="after")
-    def _fits(self):
+    def _check_evaluation_points(self):
+        """Checks that evaluations come after whole updates, and that the central setting is among the others.
+
+        Raises:
+            ValueError: They do not; the message names the setting.
+        """
         if sorted(set(self.eval_points)) != self.eval_points:
             raise ValueError(f"eval_points must rise, got {self.eval_points}")
-        odd = [
-            n
-            for n in (*self.eval_points, *self.sft_after, self.map_every, self.map_episodes)
-            if n % self.batch
-        ]
-        if odd or set(self.sft_after) - set(self.eval_points):
+        episode_counts = (*self.eval_points, *self.sft_after, self.map_every, self.map_episodes)
+        not_whole = [count for count in episode_counts if count % self.batch]
+        if not_whole or set(self.sft_after) - set(self.eval_points):
             raise ValueError(
-                f"eval_points, and sft_after among them, are after whole updates of {self.batch} episodes; got {odd}"
+                f"eval_points, and sft_after among them, are after whole updates of {self.batch} "
+                f"episodes; got {not_whole}"
             )
         if self.interaction not in self.interactions or self.noise not in self.noises:
             raise ValueError(
@@ -170,7 +173,12 @@ class ConfigurationSettings(Section):
     glass: ConfigurationGlassSettings
 
     @model_validator(mode="after")
-    def _rises(self):
+    def _check_token_budgets(self):
+        """Checks that low, medium and high budgets of tokens rise.
+
+        Raises:
+            ValueError: They do not.
+        """
         for name in ("tiers", "hosted_tiers"):
             low, medium, high = getattr(self, name)
             if not low < medium < high:

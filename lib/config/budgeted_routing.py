@@ -94,13 +94,15 @@ class RoutingSyntheticSettings(Section):
     ]
 
     @model_validator(mode="after")
-    def _whole(self):
+    def _check_environment(self):
+        """Checks the parameters of the simulated environment: its knobs, its budgets, and their ranges.
+
+        Raises:
+            ValueError: One is missing, unknown or out of range.
+        """
         knobs = {"complementarity", "spread", "noise"}
-        if (
-            set(self.central) != knobs
-            or set(self.map) != knobs
-            or set(self.budgets) != {"low", "medium", "high"}
-        ):
+        has_all_knobs = set(self.central) == knobs and set(self.map) == knobs
+        if not has_all_knobs or set(self.budgets) != {"low", "medium", "high"}:
             raise ValueError(
                 f"central and map need the knobs {sorted(knobs)}, budgets low, medium and high"
             )
@@ -175,7 +177,12 @@ class RoutingRecordedSettings(Section):
     with_question_length: bool
 
     @model_validator(mode="after")
-    def _fits(self):
+    def _check_batches_and_evaluations(self):
+        """Checks that a batch has whole minibatches, and that at least one checkpoint is evaluated.
+
+        Raises:
+            ValueError: It is not so; the message names both settings.
+        """
         if self.batch % self.minibatch:
             raise ValueError(
                 f"batch must be a multiple of minibatch, got {self.batch} and {self.minibatch}"
@@ -248,7 +255,12 @@ class RoutingSettings(Section):
     recorded: RoutingRecordedSettings
 
     @model_validator(mode="after")
-    def _fits(self):
+    def _check_experts_and_budgets(self):
+        """Checks that there is a choice of experts, a number of updates for each prompt style, and a budget range.
+
+        Raises:
+            ValueError: It is not so; the message names the setting.
+        """
         if len(self.experts) < 2:
             raise ValueError(f"a choice needs two experts or more, got {sorted(self.experts)}")
         if set(self.updates) != {"soft", "hard", "number"}:
@@ -295,7 +307,7 @@ class ToolSyntheticSettings(Section):
     least_deviation: NotNegative
 
     @model_validator(mode="after")
-    def _rises(self):
+    def _check_updates_rise(self):
         if sorted(set(self.updates)) != self.updates:
             raise ValueError(f"updates must rise, got {self.updates}")
         return self
@@ -348,7 +360,7 @@ class LabWorldSettings(Section):
     steering_menus: Annotated[int, Field(ge=6)]
 
     @model_validator(mode="after")
-    def _holds_out_known_models(self):
+    def _check_held_out_models(self):
         unknown = sorted(set(self.held_out) - set(self.models))
         if unknown:
             raise ValueError(f"held out are {unknown}, which are not among models ({self.models})")

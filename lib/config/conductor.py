@@ -74,7 +74,7 @@ class RewardSettings(Section):
     max_length: Count
 
     @model_validator(mode="after")
-    def _in_order(self):
+    def _check_length_limits(self):
         if self.min_length >= self.max_length:
             raise ValueError(
                 f"min_length ({self.min_length}) must be below max_length ({self.max_length})"

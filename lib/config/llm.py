@@ -61,7 +61,7 @@ class ModelSettings(Section):
 
     @field_validator("base_url")
     @classmethod
-    def _holds_no_secret(cls, value: str | None) -> str | None:
+    def _check_url(cls, value: str | None) -> str | None:
         if value is not None and not _is_safe_address(value):
             raise ValueError(
                 "must be like https://host:port/v1, in ASCII, without user, password, query or fragment; "
@@ -71,7 +71,7 @@ class ModelSettings(Section):
 
     @field_validator("api_key_env")
     @classmethod
-    def _names_a_variable(cls, value: str | None) -> str | None:
+    def _check_variable_name(cls, value: str | None) -> str | None:
         if value is not None and not re.fullmatch("[A-Z_][A-Z0-9_]{0,63}", value):
             raise ValueError(
                 "must be the name of an environment variable, in capitals such as MY_API_KEY, not the key"
@@ -79,7 +79,12 @@ class ModelSettings(Section):
         return value
 
     @model_validator(mode="after")
-    def _addressed(self):
+    def _check_address_and_prices(self):
+        """Checks that a model has what its backend needs: an address, a folder, prices.
+
+        Raises:
+            ValueError: One is missing.
+        """
         if self.backend == "endpoint" and not (self.base_url and self.model):
             raise ValueError("a model of backend endpoint needs base_url and model")
         if self.backend == "hugging_face" and not self.model:
@@ -94,7 +99,7 @@ class ModelSettings(Section):
 
 
 def _is_safe_address(url: str) -> bool:
-    """Whether a URL is one of a server, and holds nothing that must not be written down."""
+    """Whether a URL is the address of a server without a user, password, query or fragment, which may be secret."""
     try:
         address = urlsplit(url)
         host = address.hostname or ""
@@ -116,7 +121,15 @@ class Models(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _merge(cls, value: Any) -> Any:
+    def _merge_common_settings(cls, value: Any) -> Any:
+        """Merges the settings under `common` into those of every model, which come first.
+
+        Args:
+            value: The section as it was read; anything but a mapping is returned as it is.
+
+        Raises:
+            ValueError: `common` or `models` is no mapping.
+        """
         if not isinstance(value, dict) or "common" not in value:
             return value
         common, models = value["common"], value.get("models")
@@ -138,9 +151,13 @@ class LLMSettings(Models):
     models: dict[Name, ModelSettings]
 
     def describe_backend(self, names: Iterable[str]) -> str:
-        """The backend that results rest on where models of these names decide.
+        """Names the backend with the weakest evidence among some models, since results rest on it.
 
-        With several backends it is the weakest evidence: scripted before the others.
+        Args:
+            names: Of the models that decide.
+
+        Returns:
+            The first of scripted, endpoint, hugging_face, replay and lab that one of them has.
         """
         backends = {self.models[name].backend for name in names}
         weakest_first = ("scripted", "endpoint", "hugging_face", "replay", "lab")
@@ -195,7 +212,7 @@ class LabModelSettings(Section):
     data_mixture: Annotated[list[MixtureComponent], Field(min_length=1)]
 
     @model_validator(mode="after")
-    def _divides(self):
+    def _check_size(self):
         if self.hidden % (2 * self.heads):
             raise ValueError(
                 f"hidden ({self.hidden}) must be a multiple of twice the heads ({self.heads})"
@@ -225,9 +242,14 @@ class LabSettings(Models):
     models: dict[Name, LabModelSettings]
 
     @model_validator(mode="after")
-    def _bases(self):
+    def _check_base_models(self):
+        """Checks that every model starts from an existing one, and that the demonstration model starts from none.
+
+        Raises:
+            ValueError: It is not so.
+        """
         for name, model in self.models.items():
-            self._check_base(name, model)
+            self._check_base_chain(name, model)
         if self.demo_model not in self.models:
             raise ValueError(
                 f"demo_model is {self.demo_model!r}, which is none of {sorted(self.models)}"
@@ -238,8 +260,16 @@ class LabSettings(Models):
             )
         return self
 
-    def _check_base(self, name: str, model: LabModelSettings) -> None:
-        """Raises ValueError where the chain of bases of a model has a cycle, an unknown model or another size."""
+    def _check_base_chain(self, name: str, model: LabModelSettings) -> None:
+        """Checks the chain of models that a model starts from, each with the weights of the next.
+
+        Args:
+            name: Of the model.
+            model: Its settings.
+
+        Raises:
+            ValueError: The chain has a cycle, an unknown model, or one of another size.
+        """
         chain = [name]
         while model.base is not None:
             base = self.models.get(model.base)

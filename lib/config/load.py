@@ -87,7 +87,11 @@ class Params(ZooParams):
 
     @property
     def models_by_section(self) -> dict[str, list[str]]:
-        """The names of llm.models that each section's lesson may ask."""
+        """Lists the names of llm.models that each section of the settings refers to.
+
+        Returns:
+            {section: names of models}.
+        """
         orchestration, configuration = self.orchestration, self.configuration
         # The small model of the lab stands in no list of models; anything else must.
         deciding = [name for name in [orchestration.model] if name != LAB_ORCHESTRATOR]
@@ -106,7 +110,7 @@ class Params(ZooParams):
         }
 
     def select_models(self, *sections: str) -> dict[str, Any]:
-        """The section llm with only the models that some sections name.
+        """Selects the models in section llm that some sections name.
 
         A lesson depends on these, so that another line under llm.models leaves it up to date.
 
@@ -122,7 +126,7 @@ class Params(ZooParams):
         return llm | {"models": models}
 
     def show(self, *sections: str) -> dict[str, Any]:
-        """What a page shows of its settings.
+        """Selects sections of the settings as plain values, for display.
 
         Args:
             sections: Their names; of llm only the models are shown that the others name.
@@ -136,7 +140,12 @@ class Params(ZooParams):
         return content
 
     @model_validator(mode="after")
-    def _models_exist(self):
+    def _check_models_exist(self):
+        """Checks that every model that a section names has settings.
+
+        Raises:
+            ValueError: One has none.
+        """
         for section, names in self.models_by_section.items():
             unknown = sorted(set(names) - set(self.llm.models))
             if unknown:
@@ -156,8 +165,14 @@ class Params(ZooParams):
         return self
 
     @model_validator(mode="after")
-    def _callers_have_words(self):
-        """A controller of a closed vocabulary calls a model by a word of it, whoever stands behind the word."""
+    def _check_expert_words(self):
+        """Checks that a small controller can write the names by which it calls experts.
+
+        Its vocabulary is closed: it can only write the words in EXPERT_WORDS, each of which may stand for any model.
+
+        Raises:
+            ValueError: A name is none of these words.
+        """
         words_by_key = {
             "routing.experts": (self.routing.experts, EXPERT_WORDS),
             "routing.ladder.experts": (self.routing.ladder.experts, EXPERT_WORDS),
@@ -174,7 +189,13 @@ class Params(ZooParams):
 
 
 def read_params_file(path: str | Path = ROOT / "params.yaml") -> dict[str, Any]:
-    """Reads the file as plain Python values, by YAML 1.2: `1e-4` is a number and `no` a word.
+    """Reads params.yaml as plain Python values, by YAML 1.2: `1e-4` is a number and `no` a word.
+
+    Args:
+        path: The file.
+
+    Returns:
+        Settings by section.
 
     Raises:
         ParamsError: The file is missing, not UTF-8, not YAML or no mapping.
@@ -209,6 +230,9 @@ class _NoAliasComposer(Composer):
 
 def from_yaml(text: str) -> Any:
     """Parses a YAML document into plain Python values.
+
+    Args:
+        text: The document.
 
     Raises:
         ValueError: It is no YAML. The message says where, and repeats no line, in which a secret may stand.
@@ -266,7 +290,12 @@ def resolve_profile(content: Any, profile: str, path: str = "") -> Any:
 
 
 def _explain_error(error: ValidationError, profile: str) -> ParamsError:
-    """Pydantic's errors as one line each: the key, what is wrong, and the value."""
+    """Converts a validation error of pydantic to a message with a line per mistake: key, reason and value.
+
+    Args:
+        error: The error.
+        profile: The profile whose settings were validated.
+    """
     lines = []
     for problem in error.errors():
         key = ".".join(str(component) for component in problem["loc"]) or "params"
@@ -306,7 +335,15 @@ def refuse_earlier_names(content: Any) -> None:
 
 
 def _find_paths(content: Any, pattern: Sequence[str]) -> list[tuple[str, ...]]:
-    """The paths in nested mappings that match a pattern, in which `*` is any key."""
+    """Finds the paths in nested dictionaries that match a pattern.
+
+    Args:
+        content: Nested dictionaries.
+        pattern: Keys from the top down, in which `*` is any key.
+
+    Returns:
+        Every path as a tuple of keys.
+    """
     if not pattern:
         return [()]
     if not isinstance(content, dict):
@@ -407,7 +444,7 @@ def apply_changes(section: str, content: dict[str, Any], changes: Sequence[str])
 
 
 def settings(**sections: dict[str, Any] | None) -> Params:
-    """The parameters that a notebook works with.
+    """Builds the parameters of a notebook: params.yaml with the sections that the notebook changes.
 
     Args:
         sections: By name, a section as the runner passes it, or None to take it from `params.yaml`; a partial mapping

@@ -31,7 +31,12 @@ class EducationSettings(Section):
     answers: str | None
 
     @model_validator(mode="after")
-    def _reachable(self):
+    def _check_goal_and_answers(self):
+        """Checks that the goal lies above the start, and that calibrated difficulties come with a file of answers.
+
+        Raises:
+            ValueError: It is not so.
+        """
         if self.initial >= self.goal:
             raise ValueError(f"initial ({self.initial}) must be below goal ({self.goal})")
         if self.difficulty == "calibrated" and self.answers is None:
@@ -76,7 +81,12 @@ class PPOSettings(Section):
     target_kl: Positive | None
 
     @model_validator(mode="after")
-    def _divides(self):
+    def _check_batch_sizes(self):
+        """Checks that a rollout is divided evenly among environments and minibatches.
+
+        Raises:
+            ValueError: It is not.
+        """
         if self.rollout % self.num_envs:
             raise ValueError(
                 f"rollout ({self.rollout}) must be a multiple of num_envs ({self.num_envs})"
@@ -105,7 +115,15 @@ class MinigridZoo(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _merge(cls, value: Any) -> Any:
+    def _merge_common_settings(cls, value: Any) -> Any:
+        """Merges the settings under `common` into those of every training, which come first.
+
+        Args:
+            value: The section as it was read; anything but a mapping is returned as it is.
+
+        Raises:
+            ValueError: `common` is no mapping.
+        """
         if not isinstance(value, dict) or "common" not in value:
             return value
         common = value["common"]
@@ -172,7 +190,7 @@ class OrchestrationSettings(Section):
     varied: VariedWorldSettings
 
     @model_validator(mode="after")
-    def _weighs_something(self):
+    def _check_weights(self):
         if sum(self.weights) <= 0:
             raise ValueError(f"weights must not all be 0, got {self.weights}")
         return self

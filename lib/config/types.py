@@ -37,7 +37,13 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
     def to_job_settings(self, *fields: str) -> dict[str, Any]:
-        """The named fields as plain values, to be handed to a job.
+        """Selects some fields as plain values, to become settings of a job.
+
+        Args:
+            fields: Their names.
+
+        Returns:
+            {field: value}.
 
         Raises:
             KeyError: A name that is no field.
@@ -51,9 +57,13 @@ class Section(BaseModel):
 
     @classmethod
     def from_job_settings(cls, values: Mapping[str, Any]) -> Self:
-        """The section as a job sees it: with the fields that were handed to it and no others.
+        """Rebuilds the section from the settings of a job, with those fields alone.
 
-        Reading another field raises AttributeError, so a job cannot depend on a setting that its key leaves out.
+        Reading another field raises AttributeError, so that a job cannot depend on a setting that its cache key
+        leaves out.
+
+        Args:
+            values: {field: value}, as of `to_job_settings`.
         """
         fields = {
             name: _adapter(cls, name).validate_python(value) for name, value in values.items()
