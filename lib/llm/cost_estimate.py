@@ -43,7 +43,11 @@ class PlannedCalls:
     recorded: int = 0
 
     def without_recorded(self) -> PlannedCalls:
-        """The calls that are still to be made, with their share of the tokens, rounded up."""
+        """Estimates the calls that are still to be made, after those whose replies are recorded.
+
+        Returns:
+            Planned calls; tokens are reduced in proportion and rounded up, so that the estimate stays an upper bound.
+        """
         if not self.recorded or not self.calls:
             return self
         # Rounded up, so that the estimate stays an upper bound.
@@ -56,7 +60,7 @@ class PlannedCalls:
 def plan_requests(
     model: ChatModel, requests: Sequence[ChatRequest], attempts: int = 1
 ) -> PlannedCalls:
-    """The calls of requests that are known already, and how many of their replies are recorded.
+    """Estimates the calls and tokens of known requests, and counts those whose replies are recorded.
 
     Args:
         model: Who will be asked.
@@ -85,7 +89,7 @@ def asks_endpoint(settings: LLMSettings, names: Iterable[str]) -> bool:
 
 
 def estimate_costs(settings: LLMSettings, planned_calls: Sequence[PlannedCalls]) -> pd.DataFrame:
-    """What planned calls cost by the models' prices; recorded ones cost nothing.
+    """Estimates the cost of planned calls by the models' prices; recorded ones cost nothing.
 
     Args:
         settings: The models and their prices.
@@ -113,7 +117,7 @@ def estimate_costs(settings: LLMSettings, planned_calls: Sequence[PlannedCalls])
 def take_most_expensive(
     settings: LLMSettings, alternatives: Sequence[PlannedCalls]
 ) -> PlannedCalls:
-    """Of plans of which one can come true, the one that endpoints are paid most for.
+    """Chooses the most expensive of several plans of which one can come true.
 
     Args:
         settings: The models and their prices.

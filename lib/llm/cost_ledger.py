@@ -177,7 +177,14 @@ def break_even_runs(
 
 
 def regime_costs(steps: int = HORIZON) -> pd.DataFrame:
-    """Table 10 from its formulas: backbone, regime, dollars and kg CO2e per run."""
+    """Computes Table 10 from its formulas: the cost of a run for each backbone model and regime.
+
+    Args:
+        steps: Steps of a run.
+
+    Returns:
+        Columns backbone, regime, cost_usd and kg_co2e.
+    """
     rows = [
         (
             model,

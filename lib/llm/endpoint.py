@@ -111,6 +111,17 @@ class Endpoint(ChatModel):
         self._client: openai.AsyncOpenAI | None = None
 
     async def reply_to(self, request: ChatRequest) -> Reply:
+        """Answers a request from the recording, or asks the server.
+
+        Args:
+            request: Messages, tools and sampling settings.
+
+        Returns:
+            The reply; a call that failed is a reply with a failure.
+
+        Raises:
+            RecordingMiss: Only recorded replies are allowed, and there is none.
+        """
         body = self.build_body(request)
         key = self.compute_key(body, request.sample)
         entry = None if self._recording is None else self._recording.get(key)
@@ -530,7 +541,9 @@ class Endpoint(ChatModel):
         return secret
 
     def _open_client(self) -> openai.AsyncOpenAI:
-        """Return the HTTP client, created at the first call."""
+        """Returns the HTTP client, which is created at the first call; it never retries, since each attempt may
+        cost.
+        """
         if self._client is None:
             timeout = self.settings.timeout
             # As many connections as calls: `concurrency` is the limit, waiting for a connection would be a timeout.
@@ -558,7 +571,7 @@ def keep_reply_fields(completion: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _normalize_numbers(value: Any) -> Any:
-    """Whole numbers as integers, so that 1 and 1.0 are one request."""
+    """Converts whole floats in nested JSON to integers, so that requests with 1 and 1.0 have the same hash."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, Mapping):
@@ -569,7 +582,11 @@ def _normalize_numbers(value: Any) -> Any:
 
 
 def _replace_half_characters(body: dict[str, Any]) -> dict[str, Any]:
-    """Half a surrogate pair, which no request can hold, becomes a question mark."""
+    """Replaces lone surrogates in a request by question marks, because they cannot be encoded as UTF-8.
+
+    Args:
+        body: The request as JSON values.
+    """
     text = json.dumps(body, ensure_ascii=False)
     try:
         text.encode()
@@ -579,7 +596,14 @@ def _replace_half_characters(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read_retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds that the server asks to wait, from a number or a date; None where it does not say."""
+    """Reads how long a server asks to wait before the next attempt.
+
+    Args:
+        headers: Of its response; `retry-after` is a number of seconds or a date.
+
+    Returns:
+        Seconds; None where it does not say.
+    """
     milliseconds = headers.get("retry-after-ms")
     if milliseconds is not None:
         try:

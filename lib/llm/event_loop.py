@@ -20,7 +20,17 @@ class EventLoopThread:
         self._runner = asyncio.Runner()
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """The result of a coroutine; raises what it raises. Ctrl-C cancels it: nobody waits for its end."""
+        """Runs a coroutine in the thread's event loop and waits for its result; Ctrl-C cancels it.
+
+        Args:
+            work: The coroutine.
+
+        Returns:
+            Its result.
+
+        Raises:
+            BaseException: Whatever it raises.
+        """
         future = self._thread.submit(self._runner.run, work)
         try:
             return future.result()
@@ -46,7 +56,7 @@ class EventLoopThread:
 
 
 def run_coroutine(coroutine: Coroutine[Any, Any, Result]) -> Result:
-    """The result of a coroutine, also where an event loop runs already, as it does in a notebook.
+    """Runs a coroutine and returns its result, also where an event loop runs already, as in a notebook.
 
     Args:
         coroutine: What is run to its end.

@@ -39,7 +39,11 @@ class ReplyCounts:
     fallback: int = 0
 
     def add(self, reply: Reply) -> None:
-        """Count a reply."""
+        """Counts a reply as usable, failed, cut off or unusable.
+
+        Args:
+            reply: The reply, with its failure if it has one.
+        """
         self.calls += 1
         if reply.failure is None:
             return
@@ -66,19 +70,19 @@ class ReplyCounts:
         return self.share_without_answer > MAX_SHARE
 
     def describe(self) -> str:
-        """One line for the terminal: the calls, and each kind of loss with its share."""
+        """Describes the counts in a line: all calls, and number and share of each kind of failure."""
         if not self.calls:
             return "no calls"
-        losses = [
-            f"{count} {name} ({count / self.calls:.1%})"
-            for name, count in (
-                ("failed", self.failed),
-                ("cut off", self.truncated),
-                ("unusable", self.unusable),
-                ("fallback", self.fallback),
-            )
-            if count
-        ]
+        counts = {
+            "failed": self.failed,
+            "cut off": self.truncated,
+            "unusable": self.unusable,
+            "fallback": self.fallback,
+        }
+        losses = []
+        for name, count in counts.items():
+            if count:
+                losses.append(f"{count} {name} ({count / self.calls:.1%})")
         return f"{self.calls:,} calls" + (", " + ", ".join(losses) if losses else ", all usable")
 
 

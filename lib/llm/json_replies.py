@@ -120,7 +120,14 @@ def _is_short_json(value: Mapping[str, Any]) -> bool:
 
 
 def _count_levels(value: Any) -> int:
-    """How deep lists and objects are nested, level by level; a recursive count would meet Python's limit."""
+    """Counts how deep lists and objects are nested; level by level, because recursion could meet Python's limit.
+
+    Args:
+        value: JSON values.
+
+    Returns:
+        The depth; counting stops beyond DEEPEST.
+    """
     num_levels = 0
     level = [value]
     while level and num_levels <= DEEPEST:
@@ -148,9 +155,17 @@ def join_values(values: Iterable[Any]) -> str:
 
 
 def _load(text: str, fields: Collection[str]) -> tuple[Any, bool]:
-    """Read a text as it is, else without tags and fences, else without prose, else repaired.
+    """Parses the JSON object in a model's reply, more leniently from attempt to attempt.
 
-    In this order, because the strings of a clean reply may hold tags, fences and braces.
+    The text is read as it is, else without reasoning and code fence, else without the prose around the object, else
+    repaired. A clean reply comes first, because its strings may hold tags, fences and braces.
+
+    Args:
+        text: The reply.
+        fields: Names of the object's fields, which help to repair it.
+
+    Returns:
+        The value, and whether the reply had to be mended.
     """
     try:
         return _load_strictly(text), False
@@ -190,7 +205,11 @@ def _remove_thoughts(text: str) -> str:
 
 
 def _remove_fence(body: str) -> str:
-    """The content of the one Markdown code block in a text, or the text itself. Raises InvalidReply for several."""
+    """Extracts the content of the only Markdown code block in a text; a text without one is returned as it is.
+
+    Raises:
+        InvalidReply: There are several code blocks.
+    """
     pieces = body.split("```")
     num_blocks = len(pieces) // 2  # every block has a fence before and behind it
     if num_blocks > 1:

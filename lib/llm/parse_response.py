@@ -41,7 +41,11 @@ class Pricing:
     kwh_per_token: float = 0.0
 
     def compute_cost(self, usage: Usage) -> float:
-        """Dollars of a call: as the server bills it, else by tokens and prices."""
+        """Computes the cost of a call in dollars: as the server bills it, else by tokens and prices.
+
+        Args:
+            usage: Tokens of the call.
+        """
         if usage.cost_usd is not None:
             return usage.cost_usd
         price_cached = self.price_in if self.price_cached_in is None else self.price_cached_in
@@ -163,7 +167,7 @@ def split_reasoning(text: str) -> tuple[str, str]:
 
 
 def read_tool_calls(message: Mapping[str, Any]) -> tuple[list[ToolCall], int]:
-    """The tool calls of a message.
+    """Reads the tool calls of a message.
 
     Args:
         message: The server's.

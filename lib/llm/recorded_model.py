@@ -79,6 +79,14 @@ class RecordedModel(ChatModel):
         return cls(name, replies)
 
     async def reply_to(self, request: ChatRequest) -> Reply:
+        """Looks up the recorded reply to a request.
+
+        Args:
+            request: Messages and the index of the sample.
+
+        Raises:
+            RecordingMiss: There is none.
+        """
         key = (describe_conversation(request.messages), request.sample)
         if key not in self._replies:
             ending = str(request.messages[-1].get("content"))[-80:]

@@ -40,6 +40,15 @@ def explain_damage(
 
 
 def _read_from_both_ends(path: Path, is_reply: Callable[[bytes], bool]) -> dict[bytes, bytes]:
+    """Reads the intact rows of a damaged SQLite file of replies, from its start and from its end.
+
+    Args:
+        path: The file.
+        is_reply: Whether bytes are a whole reply.
+
+    Returns:
+        Replies by key.
+    """
     replies = {}
     for order in ("ASC", "DESC"):
         with (
@@ -55,7 +64,12 @@ def _read_from_both_ends(path: Path, is_reply: Callable[[bytes], bool]) -> dict[
 
 
 def _write(replies: dict[bytes, bytes], target: Path) -> None:
-    """Writes a store of its own, whole or not at all."""
+    """Writes replies to a new SQLite file, atomically.
+
+    Args:
+        replies: By key.
+        target: The file.
+    """
     unfinished = target.with_name(f"{target.name}.{os.getpid()}")
     unfinished.unlink(missing_ok=True)
     with closing(sqlite3.connect(unfinished)) as connection, connection:

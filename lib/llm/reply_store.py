@@ -58,7 +58,14 @@ class ReplyStore:
         self._connection = None if self.path is None else self._open(self.path)
 
     def get_all(self, keys: Iterable[bytes]) -> dict[bytes, bytes]:
-        """The replies to these keys, as far as there are any."""
+        """Looks up the stored replies of some keys, in memory and in the file.
+
+        Args:
+            keys: The keys.
+
+        Returns:
+            Replies by key, as far as there are any.
+        """
         distinct_keys = set(keys)
         with self._lock:
             replies = {key: self._known[key] for key in distinct_keys if key in self._known}
@@ -95,7 +102,11 @@ class ReplyStore:
             return self._known[key]
 
     def items(self) -> dict[bytes, bytes]:
-        """Everything that any process has kept."""
+        """Reads all replies that any process has stored.
+
+        Returns:
+            Replies by key.
+        """
         with self._lock:
             self._write()
             if self._connection is None:
@@ -145,7 +156,17 @@ class ReplyStore:
         return replies
 
     def _check_rows(self, rows: list[tuple]) -> dict[bytes, bytes]:
-        """Replies by key. Raises sqlite3.DatabaseError where a row is not what a store writes."""
+        """Checks the rows of the file.
+
+        Args:
+            rows: (key, reply) each.
+
+        Returns:
+            Replies by key.
+
+        Raises:
+            sqlite3.DatabaseError: A row is damaged.
+        """
         for key, reply in rows:
             are_bytes = isinstance(key, bytes) and isinstance(reply, bytes)
             if not (are_bytes and self._is_reply(reply)):
@@ -154,7 +175,7 @@ class ReplyStore:
         return dict(rows)
 
     def _write(self) -> None:
-        """Insert the replies that are held back into the file; a key that is there already keeps its reply."""
+        """Inserts the replies that were not written yet into the file; a key that exists keeps its reply."""
         if self._connection is not None and self._unwritten:
             try:
                 with self._connection:
@@ -166,7 +187,14 @@ class ReplyStore:
         self._unwritten = {}
 
     def _give_up(self, error: Exception) -> None:
-        """Raise where the file is required, else go on without it."""
+        """Stops using the file after an error; where the file is required, the error is raised.
+
+        Args:
+            error: What went wrong.
+
+        Raises:
+            ValueError: The file is required; the message says how to mend it.
+        """
         if self.required:
             text = f"{self.path} is no store of replies that can be used: {error}"
             # An operational error is of the disk or of the folder, not of the file.
@@ -211,7 +239,14 @@ class ReplyStore:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    """Open the SQLite file of a store, or make one. Raises sqlite3.DatabaseError for a file that is none."""
+    """Opens the SQLite file of a reply store, and creates it where it is missing.
+
+    Args:
+        path: The file.
+
+    Raises:
+        sqlite3.DatabaseError: It is no such file.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     connection = sqlite3.connect(path, timeout=PATIENCE, check_same_thread=False)
     connection.execute(
@@ -302,7 +337,7 @@ class Recording:
         return json.loads(self._store.put(key.encode(), line.encode()))
 
     def export(self) -> Path:
-        """Write everything that any process recorded as sorted JSON lines.
+        """Writes all recorded replies to a text file of JSON lines, sorted by key.
 
         Returns:
             The file; it is not touched where nothing changed.

@@ -57,6 +57,17 @@ class SafeTransport(httpx2.AsyncBaseTransport):
             )
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Sends an HTTP request with a minimum of headers and the API key, under limits of time and size.
+
+        Args:
+            request: As the client built it.
+
+        Returns:
+            The whole response.
+
+        Raises:
+            httpx2.ReadTimeout: The response was not complete in time.
+        """
         headers = {name: request.headers[name] for name in _SENT_HEADERS if name in request.headers}
         # An unpacked body: its size can be seen before it is in memory.
         headers |= {"accept-encoding": "identity", **self._key_header}

@@ -49,6 +49,14 @@ class ScriptedModel(ChatModel):
         )
 
     async def reply_to(self, request: ChatRequest) -> Reply:
+        """Answers a request by the model's program, which gets the same body as a server would.
+
+        Args:
+            request: Messages, tools and sampling settings.
+
+        Returns:
+            The reply; where the program refuses the request, a reply with a failure.
+        """
         settings = self.settings
         max_tokens = settings.max_tokens
         if request.max_tokens is not None:

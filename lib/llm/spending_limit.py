@@ -75,13 +75,13 @@ class SpendingLimit:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """A transaction on the file that no other process can interrupt, so that checking and booking are one step.
+        """Opens an exclusive transaction on the file of spendings, so that checking and booking are one step.
 
         Yields:
             The connection; what was executed is committed at the end, and rolled back after an error.
 
         Raises:
-            ValueError: Where the file cannot be used.
+            ValueError: The file cannot be used.
         """
         try:
             with closing(

@@ -51,7 +51,7 @@ def estimate_tokens(num_bytes: int) -> int:
 
 
 def read_usage(usage: Any, prompt_bytes: int, reply_bytes: int) -> Usage:
-    """What a server's `usage` says, completed by estimates.
+    """Reads a server's `usage`, and completes it by estimates.
 
     Some servers leave fields out, some leave the hidden reasoning out of completion_tokens and count it in
     total_tokens only; it is billed all the same.

@@ -83,7 +83,17 @@ def complete_chat(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read_messages(messages: Any) -> list[tuple[str, str]]:
-    """(role, content) of every message. Raises ValueError where they are none."""
+    """Reads the messages of a chat request.
+
+    Args:
+        messages: {"role", "content"} each.
+
+    Returns:
+        (role, content) of each.
+
+    Raises:
+        ValueError: They are malformed.
+    """
     if not isinstance(messages, Sequence) or isinstance(messages, str) or not messages:
         raise ValueError(f"messages must be a list of at least one message, got {messages!r}")
     for message in messages:

@@ -47,7 +47,15 @@ def choose_configuration(text: str, strength: Strength, rng: np.random.Generator
 
 
 def _find_nearest(question: str, examples: list[tuple[str, str]]) -> str:
-    """The configuration of the example whose question is most like this one; empty without examples."""
+    """Finds the example whose question is most similar, by the Jaccard index of their words.
+
+    Args:
+        question: The question.
+        examples: (question, configuration) each.
+
+    Returns:
+        The configuration of that example; empty without examples.
+    """
     if not examples:
         return ""
     words = set(question.split())
@@ -60,7 +68,14 @@ def _find_nearest(question: str, examples: list[tuple[str, str]]) -> str:
 
 
 def _configure_by_words(question: str) -> dict[str, Any]:
-    """What a question's words suggest."""
+    """Chooses workflow, tools and budgets for a question by rules on its words.
+
+    Args:
+        question: The question.
+
+    Returns:
+        A configuration: workflow, tools of two agents, and three budgets.
+    """
     words = question.split()
     has_arithmetic = any(word in "+-*/" for word in words)
     num_names = sum(word[0].isupper() for word in words)

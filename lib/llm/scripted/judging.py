@@ -145,12 +145,20 @@ def score_adaptivity(trajectory: Trajectory) -> float:
 
 
 def score_progression(trajectory: Trajectory) -> float:
-    """Mean of two: fraction of sets within 0.2 of mastery in difficulty, and of the distance to the goal gained."""
+    """Scores how well a teaching episode progressed, from 0 to 1.
+
+    Args:
+        trajectory: The sets of questions that were asked, with mastery before each.
+
+    Returns:
+        The mean of two shares: sets whose difficulty lies within 0.2 of mastery, and the share of the distance to the
+        goal that was gained.
+    """
     suitable = []
     for step in trajectory.steps:
         if step.difficulties:
             distance = abs(_mean(step.difficulties) - step.mastery_before)
-            suitable.append(distance <= 0.2 + 1e-9)
+            suitable.append(distance <= 0.2 + 1e-9)  # with room for rounding
     to_gain = trajectory.goal - trajectory.steps[0].mastery_before
     progress = trajectory.mastery_gained / max(to_gain, 1e-9)
     return (_mean(suitable) + min(max(progress, 0.0), 1.0)) / 2
@@ -163,7 +171,11 @@ def score_exploration(trajectory: Trajectory) -> float:
 
 
 def score_diversity(trajectory: Trajectory) -> float:
-    """Entropy of policy use over the entropy of even use."""
+    """Scores how evenly the policies were used, from 0 to 1: the entropy of their use over that of even use.
+
+    Args:
+        trajectory: The policy of each step.
+    """
     counts = Counter(step.policy for step in trajectory.steps)
     # -sum_i p_i log p_i over the policies that were used
     fractions = [count / counts.total() for count in counts.values()]

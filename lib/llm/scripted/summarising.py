@@ -111,7 +111,11 @@ def _read_quantities(trial: Trial) -> dict[str, str]:
 
 
 def _write_advice(pooled: Sequence[Trial]) -> str:
-    """Which policy to keep and which to avoid; all objectives count alike."""
+    """Writes which policy to keep and which to avoid; all objectives count alike.
+
+    Args:
+        pooled: The mean results of each policy so far.
+    """
     ranked = sorted(pooled, key=lambda trial: -scalarize_results(trial, {}))
     best, worst = ranked[0], ranked[-1]
     best_value = scalarize_results(best, {})
