@@ -168,8 +168,7 @@ class BatchedEnv(VecEnv):
 
         Returns:
             Observations (B, ...), rewards (B, k), whether each episode is over (B,), and an info dictionary for each
-            row; that
-            of an episode that is over has its last observation and whether it was cut off by the horizon.
+            row; that of an episode that is over has its last observation and whether it was cut off by the horizon.
         """
         step = self.advance(self._actions)
         infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]

@@ -447,8 +447,7 @@ class Education(gym.Env):
 
         Returns:
             (3,) means over the questions: aptitude (how far above mastery, as a share of what is left to learn), gap
-            (failed
-            questions that are now answered right), and performance (right answers).
+            (failed questions that are now answered right), and performance (right answers).
         """
         if not questions:
             return np.zeros(len(OBJECTIVES))

@@ -195,8 +195,7 @@ class GridRoom(MiniGridEnv):
 
         Returns:
             Reward (3,): goal reached, episode over without touching lava, share of the gold picked up; and the
-            outcome as a
-            dictionary, empty before the end.
+            outcome as a dictionary, empty before the end.
         """
         underfoot = self.grid.get(*self.agent_pos)
         success = underfoot is not None and underfoot.type == "goal"

@@ -116,8 +116,7 @@ def calibrate_levels(bank: Bank, answers_path: str | Path) -> Bank:
     """Sets the levels of questions from observed answers instead of their labels.
 
     A question gets the level whose difficulty, (level - 1) / 5, is nearest to its estimated failure rate. A topic
-    without
-    answers keeps its labels. A question without answers gets the mean failure rate of its label.
+    without answers keeps its labels. A question without answers gets the mean failure rate of its label.
 
     Args:
         bank: The questions with their labels.

@@ -228,7 +228,14 @@ class ExpertPool:
         return self._loop.run(coroutine)
 
     def make_request(self, query: ExpertQuery) -> ChatRequest:
-        """A query as the expert's model gets it."""
+        """Builds the chat request for a query to an expert.
+
+        Args:
+            query: The question, perhaps with earlier turns of the conversation.
+
+        Returns:
+            The request; experts that need it are told the rules of the task and the form of an answer.
+        """
         turns = (*query.history, ("user", query.text))
         messages = [{"role": role, "content": content} for role, content in turns]
         if self._is_told_rules(query):
@@ -244,7 +251,14 @@ class ExpertPool:
         return self.tells_rules and not is_lab_model
 
     async def _ask_all(self, queries: Sequence[ExpertQuery]) -> list[Reply]:
-        """All queries, one batch per model."""
+        """Asks all queries at once, in one batch per model.
+
+        Args:
+            queries: To any of the experts.
+
+        Returns:
+            Replies in the order of the queries.
+        """
         indices_by_model: dict[str, list[int]] = {}
         for index, query in enumerate(queries):
             model_name = self.model_names[query.expert]

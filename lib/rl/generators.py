@@ -115,6 +115,7 @@ class LabGenerator:
     def write_turns(
         self, contexts: Sequence[Sequence[int]], turn_seeds: Sequence[int], temperature: float
     ) -> list[list[int]]:
+        """Writes the next turn in every context, see `Generator.write_turns`."""
         prompts = [
             Prompt(tuple(ids), self.max_turn_tokens, temperature, seed, self.stop_sequences)
             for ids, seed in zip(contexts, turn_seeds, strict=True)
@@ -253,7 +254,17 @@ class HFGenerator:
         return [sequence.ids for sequence in sequences]
 
     def _sample(self, batch: Sequence[SampledSequence]) -> Iterator[SampledSequence]:
-        """Sample one batch, and end each turn at the token that completes a stop string."""
+        """Samples one batch of turns, and ends each at the token that completes a stop string.
+
+        Args:
+            batch: Sequences with their prompts.
+
+        Yields:
+            A sequence after each token that was appended to it; `finish` says whether it is complete.
+
+        Raises:
+            torch.OutOfMemoryError: The batch is too large; the message names the remedy.
+        """
         try:
             for sequence in sample_batch(self._network, batch, self.end_token_ids):
                 if not sequence.finish and self._ends_in_stop_string(sequence.ids):
@@ -266,6 +277,11 @@ class HFGenerator:
             ) from error
 
     def _ends_in_stop_string(self, ids: Sequence[int]) -> bool:
+        """Whether the last tokens of a turn contain a stop string.
+
+        Args:
+            ids: Tokens of the turn so far.
+        """
         if not self.stop_strings:
             return False
         # In a byte-level tokenizer each character is a token. The stop string need not be the end of the text: some

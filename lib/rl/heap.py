@@ -29,7 +29,7 @@ def return_freed_tensors() -> bool:
 
 
 def measure_peak_memory() -> int:
-    """The largest resident memory of this process so far, in bytes, programs included."""
+    """Measures the largest resident memory of this process so far, in bytes."""
     status = Path("/proc/self/status")
     if status.exists():
         # On Linux `ru_maxrss` begins with the memory of the process that started this one.

@@ -41,13 +41,13 @@ def compute_clipped_objective(
 
 
 def average_over_tokens(values: Tensor, mask: Tensor, by: Literal["sequence", "token"]) -> Tensor:
-    """Mean of `values` over policy tokens.
+    """Averages `values` over policy tokens.
 
     Args:
         values: (B, T) one number per token; finite also where the mask is 0.
         mask: (B, T) 1 at policy tokens, 0 at prompts, replies of experts and padding.
-        by: `sequence` averages every sequence first, then the sequences (CoRL, eq. 4; `grpo` in TRL); `token` averages
-            all tokens of the batch at once (`bnpo` in TRL).
+        by: `sequence` averages every sequence first, then the sequences (CoRL, eq. 4; `grpo` in TRL); `token`
+            averages all tokens of the batch at once (`bnpo` in TRL).
 
     Returns:
         () the mean; 0 where there is no policy token at all.
@@ -173,7 +173,7 @@ def compute_gae(
 def compute_masked_gae(
     rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam: float
 ) -> tuple[Tensor, Tensor]:
-    """GAE over policy tokens, as if the tokens between them were not there.
+    """Computes GAE over policy tokens, as if the tokens between them were not there.
 
     Args:
         rewards: (B,) reward of each sequence, received at its last policy token.
@@ -207,7 +207,7 @@ def compute_masked_gae(
 
 
 def gather_masked(values: Tensor, mask: Tensor) -> Tensor:
-    """The entries of each row where the mask is True, side by side from the left.
+    """Gathers the entries of each row where the mask is True, side by side from the left.
 
     Args:
         values: (B, T).
@@ -228,7 +228,7 @@ def gather_masked(values: Tensor, mask: Tensor) -> Tensor:
 
 
 def scatter_masked(values: Tensor, mask: Tensor) -> Tensor:
-    """The inverse of `gather_masked`: entries go back to where the mask is True.
+    """Scatters entries back to where the mask is True, the inverse of `gather_masked`.
 
     Args:
         values: (B, N) entries of each row, from the left.
@@ -322,7 +322,14 @@ def whiten(values: Tensor, dim: int | None = None, correction: int = 0) -> Tenso
 
 
 def _refuse_nonfinite(rewards: Tensor) -> None:
-    """Raise ValueError for a reward that is NaN or infinite, before it spreads to other episodes."""
+    """Checks that all rewards are finite, before one that is not spreads to other episodes.
+
+    Args:
+        rewards: (B,) reward of each episode.
+
+    Raises:
+        ValueError: A reward is NaN or infinite.
+    """
     is_broken = ~torch.isfinite(rewards)
     if is_broken.any():
         first = int(is_broken.nonzero()[0, 0])

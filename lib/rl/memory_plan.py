@@ -85,7 +85,12 @@ class MemoryPlan:
 
     @property
     def learning(self) -> int:
-        """Bytes at the peak of forward and backward pass."""
+        """Estimates the bytes at the peak of a training step.
+
+        Returns:
+            Weights and optimizer, plus activations and logits; gradients add to these where they accumulate over
+            microbatches, else they take the place of activations that are freed.
+        """
         # Gradients of the logits are freed before the backward pass reaches a layer.
         passes = self.activations + max(self.logits, self.recomputed_layer)
         if self.accumulates_gradients:
@@ -114,7 +119,7 @@ class MemoryPlan:
         return self.total <= self.machine_bytes
 
     def describe(self) -> str:
-        """A table for the terminal, and what the machine has."""
+        """Formats the plan as a table for the terminal, with the free memory of this machine."""
         lines = [self.title]
         for name, words in _PART_WORDS.items():
             lines.append(f"  {words:<36}{getattr(self, name) / GIB:9.2f} GiB")
@@ -239,7 +244,7 @@ def _read_config(folder: str | Path) -> PreTrainedConfig:
 def _make_network(
     config: PreTrainedConfig, settings: PolicyModelSettings, in_bfloat16: bool
 ) -> nn.Module:
-    """The network as `PolicyModel` would hold it, with weights that have shapes and dtypes but no values.
+    """Builds the network of a `PolicyModel` with weights that have shapes and dtypes but no values.
 
     Args:
         config: Of the model.
@@ -261,7 +266,13 @@ def _make_network(
 
 
 def _replace_by_fake_tensors(network: nn.Module) -> None:
-    """Tensors that know their device, as meta tensors do not: autocast and attention choose by it."""
+    """Replaces all weights and buffers of a network by fake tensors, which have a shape and no data.
+
+    Unlike meta tensors, they have a device, by which autocast and attention choose what they do.
+
+    Args:
+        network: The network, which is changed; shared weights stay shared.
+    """
     replacements: dict[int, nn.Parameter] = {}  # by the id of what is replaced: some are shared
     for module in network.modules():
         for name, weight in list(module.named_parameters(recurse=False)):
@@ -278,7 +289,12 @@ def _count_bytes(network: nn.Module) -> int:
 
 
 def _count_reference_bytes(network: nn.Module, in_bfloat16: bool) -> int:
-    """Linear layers are kept in bfloat16 where they are computed in it, the rest in float32."""
+    """Counts the bytes of the frozen reference model: linear layers in bfloat16 or float32, all else in float32.
+
+    Args:
+        network: The trained network, of the same size.
+        in_bfloat16: Whether linear layers are computed in bfloat16.
+    """
     whole = _count_bytes(network)
     if not in_bfloat16:
         return whole
@@ -310,7 +326,15 @@ def _count_logits_bytes(
     in_bfloat16: bool,
     device: torch.device,
 ) -> int:
-    """At the peak of the backward pass: log-probabilities, their gradients, and those of the logits."""
+    """Estimates the bytes of logits at the peak of the backward pass: log-probabilities and all gradients.
+
+    Args:
+        network: The trained network.
+        settings: Its `logits_bytes` limits the logits that exist at a time.
+        num_targets: Tokens whose log-probabilities are computed.
+        in_bfloat16: Whether the pass is computed in bfloat16.
+        device: Where it is computed.
+    """
     vocab_size = network.config.get_text_config().vocab_size
     chunk_size = max(1, settings.logits_bytes // (_FLOAT32 * vocab_size))
     chunk_bytes = min(num_targets, chunk_size) * vocab_size * _FLOAT32
@@ -328,7 +352,14 @@ def _count_logits_bytes(
 def _count_cache_bytes(
     config: PreTrainedConfig, num_rows: int, num_tokens: int, item_bytes: int
 ) -> int:
-    """Keys and values of every layer, and two copies of a row's logits in float32."""
+    """Counts the bytes that sampling needs besides the weights: keys and values of every layer, and the logits.
+
+    Args:
+        config: Of the model.
+        num_rows: Sequences that are sampled side by side.
+        num_tokens: Tokens of a sequence, prompt included.
+        item_bytes: Bytes of a number in the cache.
+    """
     text = config.get_text_config()
     num_heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
     head_size = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
@@ -343,6 +374,15 @@ def _describe_plan(
     rows: int,
     episode_tokens: int,
 ) -> str:
+    """Describes in a line what the memory plan is for: size, number format and batch.
+
+    Args:
+        network: The network.
+        settings: LoRA rank and gradient checkpointing.
+        in_bfloat16: Whether it is computed in bfloat16.
+        rows: Episodes in a pass.
+        episode_tokens: Tokens of an episode.
+    """
     size = sum(weight.numel() for weight in network.parameters()) / 1e6
     words = [f"Memory for {size:,.0f} million weights"]
     words.append("bfloat16" if in_bfloat16 else "float32")
@@ -384,7 +424,17 @@ class ActivationSizes:
 def _measure_activations(
     network: nn.Module, rows: int, num_tokens: int, in_bfloat16: bool
 ) -> ActivationSizes:
-    """Run a trunk on fake tensors and add up what autograd keeps, without what is a parameter anyway."""
+    """Measures the bytes of activations that autograd keeps for the backward pass, by a pass on fake tensors.
+
+    Args:
+        network: With fake tensors as weights.
+        rows: Episodes in the pass.
+        num_tokens: Tokens of an episode.
+        in_bfloat16: Whether it is computed in bfloat16.
+
+    Returns:
+        Bytes within each layer, bytes outside of layers, and bytes of the layers' inputs; parameters are left out.
+    """
     parameters = {_get_storage_id(weight) for weight in network.parameters()}
     storages: dict[int, torch.UntypedStorage] = {}  # held, so that no id comes twice
 
@@ -421,7 +471,17 @@ def _follow_layers(
     layer_sizes: list[int],
     layer_inputs: list[int],
 ) -> list[torch.utils.hooks.RemovableHandle]:
-    """Let every layer write down what it adds to the bytes that are kept."""
+    """Registers hooks that record by how many bytes each layer increases the activations that are kept.
+
+    Args:
+        network: The network.
+        count_kept_bytes: Bytes that are kept so far.
+        layer_sizes: Gets the bytes of each layer.
+        layer_inputs: Gets the bytes of each layer's input.
+
+    Returns:
+        The handles by which the hooks are removed.
+    """
 
     def begin_layer(layer: nn.Module, arguments: tuple, keywords: dict) -> None:
         states = arguments[0] if arguments else keywords["hidden_states"]

@@ -170,7 +170,7 @@ class PolicyModel:
             self.reference.to(device)
 
     def freeze_reference(self) -> None:
-        """Keep the network as it is now for `compute_reference_logprobs`; under LoRA there is nothing to keep."""
+        """Copies the network as the frozen reference of the KL penalty; with LoRA the base model is the reference."""
         if self.uses_lora or self.reference is not None:
             return
         self.reference = copy.deepcopy(self.network).eval().requires_grad_(False)
@@ -273,10 +273,16 @@ class PolicyModel:
 
     @torch.no_grad()
     def compute_reference_logprobs(self, batch: TokenBatch) -> torch.Tensor:
-        """Log-probabilities of the policy's tokens under the policy as it was at the start, (B, T - 1).
+        """Computes log-probabilities of the policy's tokens under the reference: the policy before training.
+
+        Args:
+            batch: B episodes of T tokens.
+
+        Returns:
+            (B, T - 1), 0 where the policy wrote no token.
 
         Raises:
-            RuntimeError: There is no reference; `freeze_reference` keeps one.
+            RuntimeError: There is no reference; `freeze_reference` makes one.
         """
         if self.uses_lora:
             with self._disable_adapter():
@@ -288,6 +294,15 @@ class PolicyModel:
     def _score_tokens(
         self, batch: TokenBatch, network: PreTrainedModel
     ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Computes log-probabilities of the policy's tokens, in chunks, so that not all logits are in memory at once.
+
+        Args:
+            batch: B episodes of T tokens.
+            network: The policy or its reference.
+
+        Returns:
+            Log-probabilities (B, T - 1), 0 where the policy wrote no token; and hidden states (B, T, hidden).
+        """
         states = self.compute_states(batch, network.base_model)
         policy_states = states[:, :-1][batch.mask]  # (policy tokens, hidden): no others are scored
         targets = batch.ids[:, 1:][batch.mask]  # (policy tokens,)
@@ -324,7 +339,15 @@ class PolicyModel:
         return logits.log_softmax(-1).gather(1, targets[:, None])[:, 0]
 
     def _compute_logits(self, states: torch.Tensor, network: PreTrainedModel) -> torch.Tensor:
-        """Logits in float32, as the model's own forward pass has them, over the temperature."""
+        """Computes logits from the last hidden states, with the model's own scaling, divided by the temperature.
+
+        Args:
+            states: (..., hidden).
+            network: The model; some kinds scale or cap their logits.
+
+        Returns:
+            (..., vocabulary) in float32.
+        """
         with self._autocast():
             logits = network.get_output_embeddings()(states).float()
         config = network.config.get_text_config()
@@ -341,7 +364,11 @@ class PolicyModel:
 
     @torch.no_grad()
     def _check_logits(self) -> None:
-        """Raise ValueError unless the logits here are those that the network's own forward pass gives."""
+        """Checks that `_compute_logits` agrees with the network's own forward pass on a few tokens.
+
+        Raises:
+            ValueError: It does not, so that training would score another distribution than is sampled.
+        """
         vocab_size = self.network.config.get_text_config().vocab_size
         ids = torch.arange(min(4, vocab_size), device=self.device)[None]  # (1, 4)
         with self._autocast():
@@ -377,10 +404,13 @@ class PolicyModel:
 
     @contextmanager
     def _checkpoint_layers(self, trunk: nn.Module) -> Iterator[None]:
-        """Let the layers of a trunk be computed again in the backward pass, for this pass only.
+        """Switches gradient checkpointing on inside the `with` block: layers are computed again in the backward pass.
 
-        transformers ties that to training mode, in which it also drops the cache that generation needs. Only the
-        layers themselves are in training mode here, not the dropout within them.
+        transformers ties checkpointing to training mode, so the layers are set to it, but not the dropout within
+        them.
+
+        Args:
+            trunk: The network without its output layer.
         """
         if not (self.settings.gradient_checkpointing and torch.is_grad_enabled()):
             yield
@@ -412,7 +442,11 @@ class PolicyModel:
 
     @torch.no_grad()
     def _merge_weights(self) -> dict[str, torch.Tensor]:
-        """The weights as a model without adapters names them, whole in every process."""
+        """Merges LoRA adapters into the weights of the base model, gathered from all processes.
+
+        Returns:
+            Whole weights by the names of a model without adapters.
+        """
         parameters = dict(self.network.named_parameters(remove_duplicate=False))
         weights: dict[str, torch.Tensor] = {}
         gathered: dict[int, torch.Tensor] = {}  # by the id of a sharded parameter
@@ -440,7 +474,14 @@ class PolicyModel:
 
 
 def compute_fingerprint(network: nn.Module) -> str:
-    """A hash of names, shapes and a sample of values of all weights; reads little of a large model."""
+    """Hashes names, shapes and a sample of the values of all weights, which is fast for a large model.
+
+    Args:
+        network: The model.
+
+    Returns:
+        A hexadecimal digest.
+    """
     digest = hashlib.sha256()
     for name, parameter in sorted(network.named_parameters()):
         step = max(1, parameter.numel() // _FINGERPRINT_VALUES)
@@ -498,10 +539,13 @@ def uses_bfloat16(settings: PolicyModelSettings, device: torch.device) -> bool:
 
 
 def _halve_linear_weights(network: nn.Module) -> None:
-    """Keep in bfloat16 what autocast would cast to it in every pass: the same results for half of the memory.
+    """Converts the weights of linear layers to bfloat16, which saves half of their memory.
 
-    The weights of norms and embeddings enter in float32, so they stay, and with them an output layer that shares
-    the embedding's.
+    Autocast would convert them in every pass anyway, so the results are the same. Norms and embeddings are used in
+    float32 and stay so; an output layer that shares the embedding's weights stays, too.
+
+    Args:
+        network: The model, which is changed.
     """
     shared = {id(parameter) for parameter in network.get_input_embeddings().parameters()}
     for module in network.modules():

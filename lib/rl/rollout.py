@@ -220,10 +220,18 @@ def _read_turns(
     turn_seeds: Sequence[int],
     is_last: bool,
 ) -> list[_PendingCall]:
-    """Append what the controllers wrote to their episodes.
+    """Appends the turns that the controller wrote to their episodes, and parses them.
+
+    Args:
+        generator: Decodes tokens.
+        environment: Parses turns.
+        episodes: The episodes that go on.
+        turn_ids: Tokens of the next turn of each.
+        turn_seeds: Seed of each turn.
+        is_last: Whether no further turn is allowed.
 
     Returns:
-        The calls that are to be answered. All other turns are complete.
+        The calls that must be answered; all other turns are complete.
     """
     pending_calls = []
     for episode, ids, seed in zip(episodes, turn_ids, turn_seeds, strict=True):
@@ -248,7 +256,13 @@ def _read_turns(
 def _answer_calls(
     generator: Generator, environment: Environment, pending_calls: Sequence[_PendingCall]
 ) -> None:
-    """Get the replies to all calls at once, and append the responses to their episodes."""
+    """Gets the replies to all calls at once, and appends them to their episodes; a lost reply ends its episode.
+
+    Args:
+        generator: Encodes replies.
+        environment: Answers calls.
+        pending_calls: A call of each episode that waits for a reply.
+    """
     calls = [(pending.episode, pending.call, pending.seed) for pending in pending_calls]
     replies = environment.answer_calls(calls)
     for pending, reply in zip(pending_calls, replies, strict=True):

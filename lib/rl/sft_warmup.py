@@ -325,7 +325,13 @@ def _draw_guess(
 def _draw_response(
     item: Item, answers_by_group: Mapping[str, Sequence[str]], rng: np.random.Generator
 ) -> str:
-    """An expert's response: mostly correct, sometimes another answer, sometimes an error."""
+    """Draws a simulated response of an expert: mostly correct, sometimes another answer, sometimes an error.
+
+    Args:
+        item: The question with its correct answer.
+        answers_by_group: Answers to other questions of the same kind, by kind.
+        rng: Random numbers.
+    """
     uniform = rng.random()
     if uniform < MISSING_RESPONSE_SHARE:
         return call_protocol.ERROR_REPLY

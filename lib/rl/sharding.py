@@ -58,9 +58,13 @@ def call_gathered(network: nn.Module, function: Callable, *arguments: Any) -> An
 
 @contextmanager
 def gather_weights(network: nn.Module) -> Iterator[None]:
-    """Hold the whole weights in every process, for sampling: then each may write as many tokens as it likes.
+    """Gathers the whole weights of a sharded network in every process, inside the `with` block.
 
-    All processes enter and leave together. A network that is not sharded stays as it is.
+    Each process can then sample as many tokens as it likes. All processes must enter and leave together. A network
+    that is not sharded stays as it is.
+
+    Args:
+        network: The network, perhaps sharded by FSDP.
     """
     sharded_modules = [module for module in network.modules() if isinstance(module, FSDPModule)]
     for module in sharded_modules:

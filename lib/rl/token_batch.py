@@ -106,7 +106,15 @@ def collate_samples(
 
 
 def _check_sample(index: int, sample: Sample) -> None:
-    """Raise ValueError for a sample that nothing can be learned from."""
+    """Checks that a sample can be trained on.
+
+    Args:
+        index: Of the sample, for the error message.
+        sample: Tokens, the mask of those that the policy wrote, and the reward.
+
+    Raises:
+        ValueError: The mask does not fit, no token is the policy's, the first one is, or the reward is not finite.
+    """
     if len(sample.mask) != len(sample.ids):
         raise ValueError(
             f"sample {index} has {len(sample.ids)} tokens and a mask of {len(sample.mask)}; "

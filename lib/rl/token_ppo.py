@@ -165,7 +165,14 @@ class TokenPPO:
         return {}
 
     def _check_equally_many(self, samples: Sequence[Sample]) -> None:
-        """Processes with more passes than the others would wait for them for ever."""
+        """Checks that all processes have the same number of samples; else some would wait for the others for ever.
+
+        Args:
+            samples: Those of this process.
+
+        Raises:
+            ValueError: The numbers differ.
+        """
         if self.accelerator is None or self.accelerator.num_processes == 1:
             return
         count = torch.tensor([len(samples)], device=self.policy.device)
@@ -176,9 +183,15 @@ class TokenPPO:
             )
 
     def _split_samples(self, samples: Sequence[Sample]) -> list[list[TokenBatch]]:
-        """Samples as minibatches of microbatches; similar lengths together, so that little is padding.
+        """Splits samples into minibatches of microbatches, similar lengths together, so that there is little padding.
 
-        Groups need not stay together: advantages are computed over all of an update.
+        Groups of GRPO need not stay together, since advantages are computed over the whole update.
+
+        Args:
+            samples: All samples of an update.
+
+        Returns:
+            For each minibatch its microbatches.
         """
         order = sorted(range(len(samples)), key=lambda index: len(samples[index].ids))
         minibatches = []
@@ -192,9 +205,14 @@ class TokenPPO:
 
     @torch.no_grad()
     def _evaluate(self, microbatch: TokenBatch, needs_old_logprobs: bool) -> None:
-        """Fill in log-probabilities, and with a critic its advantages and returns.
+        """Computes what the loss of a microbatch needs: old and reference log-probabilities, advantages and returns.
 
-        In the shape of batch that is learned from, so that the ratio of the first step is exactly 1.
+        The microbatch has the same shape as in training, so that the probability ratio of the first step is exactly
+        1.
+
+        Args:
+            microbatch: Gets the results.
+            needs_old_logprobs: Whether there are several steps per update, so that old log-probabilities are needed.
         """
         settings = self.settings
         if settings.kl > 0:
@@ -215,7 +233,11 @@ class TokenPPO:
             self._whiten_advantages(microbatches)
 
     def _assign_group_advantages(self, microbatches: Sequence[TokenBatch]) -> None:
-        """One advantage an episode, the same at all of the policy's tokens."""
+        """Computes one group-relative advantage per episode (GRPO), the same at all of the policy's tokens.
+
+        Args:
+            microbatches: All of an update; they get the advantages.
+        """
         rewards = torch.cat([microbatch.rewards for microbatch in microbatches])
         groups = [group for microbatch in microbatches for group in microbatch.groups]
         advantages = losses.compute_group_advantages(rewards, groups, self.settings.divide)
@@ -226,6 +248,11 @@ class TokenPPO:
             microbatch.advantages = episode_advantages[:, None] * microbatch.mask
 
     def _whiten_advantages(self, microbatches: Sequence[TokenBatch]) -> None:
+        """Normalizes advantages to mean 0 and variance 1 over all policy tokens of each stratum.
+
+        Args:
+            microbatches: All of an update; their advantages are changed.
+        """
         # All of the policy's tokens in one row, with the stratum of each.
         advantages = torch.cat(
             [microbatch.advantages[microbatch.mask] for microbatch in microbatches]
@@ -248,7 +275,14 @@ class TokenPPO:
     # One step --------------------------------------------------------------------------------------
 
     def _take_step(self, minibatch: Sequence[TokenBatch]) -> dict[str, float]:
-        """Accumulate the gradients of a minibatch over its microbatches, then change the weights."""
+        """Accumulates the gradients of a minibatch over its microbatches, and takes one optimizer step.
+
+        Args:
+            minibatch: Its microbatches.
+
+        Returns:
+            Metrics by name, averaged over the minibatch; the probability ratio is the largest deviation.
+        """
         # A microbatch weighs as much as it has of what the loss is averaged over.
         if self.settings.average == "sequence":
             counts = np.array([float(len(microbatch.rewards)) for microbatch in minibatch])
@@ -272,12 +306,17 @@ class TokenPPO:
         return means
 
     def _compute_loss(self, microbatch: TokenBatch) -> tuple[torch.Tensor, torch.Tensor]:
-        """The negative of eq. 4 with the penalty for leaving the reference, and the critic's error.
+        """Computes the loss of a microbatch: clipped policy loss (CoRL, eq. 4), KL penalty and value loss.
+
+        Args:
+            microbatch: Tokens with old log-probabilities, advantages and, with a critic, returns.
 
         Returns:
             The loss, and the values of _METRICS as one tensor.
         """
-        settings, mask, by = self.settings, microbatch.mask, self.settings.average
+        settings = self.settings
+        mask = microbatch.mask
+        by = settings.average
         new_logprobs, states = self.policy.compute_logprobs_and_states(microbatch)
         old_logprobs = microbatch.old_logprobs
         if old_logprobs is None:
@@ -305,7 +344,7 @@ class TokenPPO:
         return loss, metrics
 
     def _apply_gradients(self) -> None:
-        """One step of AdamW along gradients of limited length, at the learning rate of this update."""
+        """Takes one AdamW step with clipped gradients, at the learning rate that the warm-up schedule gives."""
         if self.accelerator is not None:
             for parameter in self._list_parameters().values():
                 # Those of sharded weights have been averaged by the backward pass.
@@ -328,7 +367,7 @@ class TokenPPO:
         return min(1.0, rise, fall)
 
     def _list_parameters(self) -> dict[str, nn.Parameter]:
-        """All that is trained, by name."""
+        """Lists all trained parameters, of the policy and of the critic, by name."""
         parameters = {
             f"policy.{name}": parameter
             for name, parameter in self.policy.list_named_parameters().items()
@@ -360,7 +399,10 @@ class TokenPPO:
         os.replace(next_path, own_path)
 
     def restore(self, path: str | Path) -> None:
-        """Go on from `save`, with the same result as without a break.
+        """Restores a training from a checkpoint, so that it continues as if it had not been interrupted.
+
+        Args:
+            path: As in `save`.
 
         Raises:
             ValueError: The file is broken or of another training; nothing has changed then.
@@ -377,10 +419,13 @@ class TokenPPO:
         self._discard_gathered_weights()
 
     def _choose_common_file(self, own_path: Path) -> Path:
-        """Of this process's one or two files, that of the latest update of which every process has one.
+        """Chooses which of two checkpoint files to restore: the latest update that every process has saved.
+
+        Args:
+            own_path: The file of this process; a second one may be of the next update.
 
         Raises:
-            ValueError: There is no such update; the message names the file of this process.
+            ValueError: There is no such update.
         """
         candidates = [own_path, make_next_path(own_path)]
         steps = [read_step(candidate) for candidate in candidates]
@@ -402,7 +447,11 @@ class TokenPPO:
         return Path(path).exists()
 
     def _collect_weights(self) -> dict[str, torch.Tensor]:
-        """What is trained, and the reference where it cannot be read again; shares of what is sharded."""
+        """Collects the tensors of a checkpoint: trained weights, and the reference where it cannot be loaded again.
+
+        Returns:
+            Tensors by name; of sharded ones the shard of this process.
+        """
         # After a pass without a backward pass, as the reference's, FSDP still holds the outermost weights whole.
         self._discard_gathered_weights()
         weights: dict[str, torch.Tensor] = dict(self._list_parameters())

@@ -203,7 +203,19 @@ class ToolConversation:
         return read_reply(text, request, "length" if is_cut_off else "stop", limit)
 
     def _render_after_probe(self, messages: Sequence[Message]) -> str:
-        """Render messages behind a turn of the model, and cut off everything before the end of that turn."""
+        """Renders messages that follow a turn of the model with its chat template.
+
+        A known text (_PROBE) stands in for that turn, and everything before its end is cut off.
+
+        Args:
+            messages: Tool results, or messages of the user.
+
+        Returns:
+            The text from the end of the turn on.
+
+        Raises:
+            PromptError: The template shows no end of a turn.
+        """
         is_result = messages[0]["role"] == "tool"
         if is_result and self.is_plain:
             messages = [_join_results(messages)]
@@ -222,7 +234,11 @@ class ToolConversation:
         return after_probe[end.start() :]
 
     def _choose_form(self) -> None:
-        """Take the first form that the template can show; raises PromptError where there is none."""
+        """Chooses how conversations are presented to the chat template: the first form that it can render.
+
+        Raises:
+            PromptError: It can render none.
+        """
         reasons = []
         for is_plain, quotes_greeting in itertools.product((False, True), repeat=2):
             self.is_plain = is_plain
@@ -235,7 +251,11 @@ class ToolConversation:
         raise reasons[-1]
 
     def _try_form(self) -> None:
-        """Raise PromptError where the template cannot show a conversation with tools in the present form."""
+        """Tries whether the chat template can render a conversation with tools in the present form.
+
+        Raises:
+            PromptError: It cannot.
+        """
         greeting = {"role": "assistant", "content": "Hello"}
         system = {"role": "system", "content": "You help."}
         self.encode_opening([system, greeting, _QUESTION], [_PROBE_TOOL])
@@ -247,7 +267,11 @@ class ToolConversation:
             self._try_reading_call()
 
     def _try_reading_call(self) -> None:
-        """Raise PromptError where the template writes calls in a form that cannot be read here."""
+        """Tries whether a tool call that the chat template writes can be parsed.
+
+        Raises:
+            PromptError: It cannot.
+        """
         own_message = _make_probe_call(_PROBE_RESULT["tool_call_id"])
         request = ChatRequest([_QUESTION, own_message, _PROBE_RESULT])
         text = self._renderer.render(request).text

@@ -74,10 +74,14 @@ def list_rank_paths(path: str | Path) -> list[Path]:
 
 
 def check_number_of_ranks(path: str | Path, num_ranks: int) -> None:
-    """Refuse a checkpoint that another number of processes has written.
+    """Checks that a checkpoint was written by as many processes as now train.
+
+    Args:
+        path: Of the checkpoint, without the suffix of a process.
+        num_ranks: Number of processes.
 
     Raises:
-        ValueError: The message names a file and both numbers.
+        ValueError: It was written by another number.
     """
     for rank_path in list_rank_paths(path):
         written_by = int(_RANK_SUFFIX.search(rank_path.stem)[2])
@@ -91,7 +95,15 @@ def check_number_of_ranks(path: str | Path, num_ranks: int) -> None:
 def collect_optimiser_state(
     optimiser: torch.optim.Optimizer, parameters: Mapping[str, nn.Parameter]
 ) -> dict[str, torch.Tensor]:
-    """The optimiser's tensors by the names of the parameters; none before the first step."""
+    """Collects the tensors of an optimizer's state, by the names of the parameters.
+
+    Args:
+        optimiser: The optimizer.
+        parameters: Trained parameters by name.
+
+    Returns:
+        Tensors under "optimiser.KEY.NAME"; none before the first step.
+    """
     tensors = {}
     for name, parameter in parameters.items():
         for key, value in optimiser.state.get(parameter, {}).items():
@@ -168,6 +180,16 @@ def read_checkpoint(
 
 
 def _check_header(header: CheckpointHeader, expected: CheckpointHeader, num_tensors: int) -> None:
+    """Checks that a checkpoint is complete and belongs to this training.
+
+    Args:
+        header: Of the checkpoint.
+        expected: Header of this training.
+        num_tensors: Tensors in the file.
+
+    Raises:
+        ValueError: A tensor is missing, it started from other weights, or it is of another process.
+    """
     if header.num_tensors != num_tensors:
         raise ValueError(f"{num_tensors} tensors instead of {header.num_tensors}")
     if header.fingerprint != expected.fingerprint:
@@ -184,7 +206,17 @@ def _check_tensors(
     weights: Mapping[str, torch.Tensor],
     optimised: Mapping[str, nn.Parameter],
 ) -> None:
-    """Compare names, shapes and dtypes; raises ValueError or KeyError."""
+    """Checks that a checkpoint has the right tensors, with the right shapes and dtypes.
+
+    Args:
+        tensors: Of the checkpoint, by name.
+        weights: Of this training, by name.
+        optimised: Parameters with an optimizer state, by name.
+
+    Raises:
+        ValueError: A tensor is unknown, or has another shape or dtype.
+        KeyError: One is missing.
+    """
     known = dict(weights)
     for name, parameter in optimised.items():
         state_names = {key: f"optimiser.{key}.{name}" for key in OPTIMISER_STATE}
@@ -215,7 +247,14 @@ def load_tensors(
     optimiser: torch.optim.Optimizer,
     optimised: Mapping[str, nn.Parameter],
 ) -> None:
-    """Copy what `read_checkpoint` has checked into weights and optimiser."""
+    """Copies the tensors of a checkpoint into weights and optimizer.
+
+    Args:
+        tensors: Of a checkpoint that `read_checkpoint` has checked.
+        weights: Get the values, by name.
+        optimiser: Gets its state.
+        optimised: Parameters with an optimizer state, by name.
+    """
     for name, weight in weights.items():
         get_local_tensor(weight).copy_(tensors[name])
     # Of parameters without a gradient so far, AdamW has no state, and may not get one of zeros.

@@ -29,7 +29,14 @@ class ControllerModel(ChatModel):
         return reply
 
     async def reply_to_all(self, requests: Sequence[ChatRequest]) -> list[Reply]:
-        """Greedy replies, at once; a question that fills the window gets a reply that failed."""
+        """Answers requests greedily, in one batch.
+
+        Args:
+            requests: Conversations.
+
+        Returns:
+            Replies in order; one whose prompt fills the context window has a failure.
+        """
         # Contexts and turns are token ids, one list per request.
         contexts = [self.generator.encode_prompt(request.messages) for request in requests]
         fitting = [index for index, ids in enumerate(contexts) if self.generator.has_room(ids)]

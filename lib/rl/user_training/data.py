@@ -37,7 +37,7 @@ class QuestionSplit:
 
 
 def load_questions(options: argparse.Namespace) -> Dataset:
-    """The questions of a command line, with the name of the scorer.
+    """Loads the questions of a command line, with the name of the scorer.
 
     Args:
         options: Of `parse_options`.

@@ -128,7 +128,8 @@ def estimate_means(
     by: str | Sequence[str] = "method",
     range_: Range | None = None,
 ) -> pd.DataFrame:
-    """Means of a measure with intervals that lie inside of its range; none below MIN_QUESTIONS questions.
+    """Estimates means of a measure, with intervals inside of its range; without intervals below MIN_QUESTIONS
+    questions.
 
     Args:
         rows: A row per method and question.
@@ -157,7 +158,7 @@ def estimate_difference(
     by: str | Sequence[str] = (),
     largest: float = math.inf,
 ) -> pd.DataFrame:
-    """Mean differences inside questions, with intervals inside of their range; none below MIN_QUESTIONS questions.
+    """Estimates paired mean differences on the same questions; without intervals below MIN_QUESTIONS questions.
 
     Args:
         rows: A row per method, question and condition.
@@ -187,7 +188,11 @@ def decide_verdicts(estimates: pd.DataFrame) -> pd.Series:
 
 
 def _select_complete_items(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows of the questions that have a score of every method under every condition."""
+    """Selects the rows of the questions that every method was scored on, under every condition.
+
+    Args:
+        rows: Results with the columns item, method and reward.
+    """
     by_item = rows.assign(is_scored=rows["reward"].notna()).groupby("item")
     num_methods = by_item["method"].nunique()
     has_all_methods = num_methods == rows["method"].nunique()
@@ -203,13 +208,16 @@ def average_over_conditions(rows: pd.DataFrame, measures: Sequence[str]) -> pd.D
 
 
 def describe_outcome(comparison: HeldOutComparison) -> str:
-    """What came of the training, in one sentence that says what went wrong first.
+    """Summarizes the result of a training in one sentence, failures first.
+
+    Args:
+        comparison: The trained model against its start and the best baseline on held-out questions.
 
     >>> describe_outcome(comparison)
     'No significant gain: after training +0.04 [-0.02, 0.10] reward over the start; ... (40 held-out questions).'
     """
     if comparison.num_questions < FEW_QUESTIONS:
-        return _describe_few(comparison)
+        return _describe_small_sample(comparison)
     gain = comparison.differences.loc[[START]]
     failures: list[str] = []
     successes: list[str] = []
@@ -243,8 +251,12 @@ def describe_outcome(comparison: HeldOutComparison) -> str:
     return f"{sentence[0].upper()}{sentence[1:]} ({counts})."
 
 
-def _describe_few(comparison: HeldOutComparison) -> str:
-    """The same where so few questions were held out that intervals say little: amounts, and no verdict."""
+def _describe_small_sample(comparison: HeldOutComparison) -> str:
+    """Summarizes a result on too few held-out questions: differences without intervals and without a verdict.
+
+    Args:
+        comparison: The trained model against its start and the best baseline.
+    """
     differences = comparison.differences
     gain = f"after training {format_difference(differences.loc[START])} reward over the start"
     clauses = [gain]

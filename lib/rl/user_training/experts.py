@@ -44,7 +44,7 @@ class CallCost:
 
 
 def change_params(params: Params, section: str, changes: Sequence[str]) -> Params:
-    """All parameters with the changes of a command line.
+    """Applies the changes of a command line to all parameters.
 
     Args:
         params: Of a profile.
@@ -67,7 +67,15 @@ def change_params(params: Params, section: str, changes: Sequence[str]) -> Param
 
 
 def _change_model(models: dict[str, Any], change: str) -> None:
-    """Add or change a model; what a new one does not say, it has in common with the others."""
+    """Adds or changes the settings of a model by an option of the command line.
+
+    Args:
+        models: Settings by name, which are changed.
+        change: "llm.models.NAME={...}" with YAML; what is not given is taken from the common settings.
+
+    Raises:
+        ParamsError: The value is no mapping in YAML.
+    """
     key, _, text = change.partition("=")
     name = key.removeprefix(_MODELS)
     try:
@@ -112,7 +120,7 @@ def list_judges(scorer: str) -> list[str]:
 
 
 def measure_calls(pool: ExpertPool, items: Sequence[Item]) -> dict[str, CallCost]:
-    """What a call to each expert costs, by asking each of them a few of the questions.
+    """Measures what a call to each expert costs, by asking each of them a few of the questions.
 
     Args:
         pool: The experts. What endpoints reply here is recorded and never paid for again.
@@ -172,7 +180,7 @@ def announce_plan(
     items: Sequence[Item],
     plan: CallPlan,
 ) -> str:
-    """How many calls a run makes at the most, and what they may cost.
+    """Describes how many calls a run makes at the most, and what they may cost.
 
     Args:
         llm: With the prices.

@@ -108,7 +108,7 @@ def check_model_folder(folder: Path) -> None:
 
 
 def describe_inputs(inputs: RunInputs, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """What a later run of the same folder must have in common with this one.
+    """Collects the inputs that must stay the same when a run is continued.
 
     Args:
         inputs: Of the run.
@@ -137,7 +137,15 @@ def describe_inputs(inputs: RunInputs, settings: Mapping[str, Any]) -> dict[str,
 
 
 def describe_model(llm: LLMSettings, name: str) -> dict[str, Any]:
-    """What a later run must find unchanged of a model of llm.models, by name."""
+    """Selects the settings of a model that must not change while a run is continued.
+
+    Args:
+        llm: Settings of all models.
+        name: Of the model.
+
+    Returns:
+        Model, backend, prices (dollars per token) and token limit.
+    """
     about = llm.models[name]
     return {
         "model": about.model or name,
@@ -177,7 +185,14 @@ def open_experts(
 
 
 def summarize_losses(rows: pd.DataFrame) -> list[str]:
-    """What episodes lost, in sentences; an empty list where nothing was lost."""
+    """Counts lost and shortened replies in sentences.
+
+    Args:
+        rows: A row per episode.
+
+    Returns:
+        A sentence for each kind that occurred.
+    """
     counts = {
         "episodes lost a reply or a judgement and are in no score": rows["correct"].isna().sum(),
         "prompts were longer than the model's window": (rows["turns"] == 0).sum(),

@@ -67,7 +67,7 @@ def draw_learning(
 
 
 def average_neighbours(learning: pd.DataFrame, column: str) -> tuple[np.ndarray, np.ndarray]:
-    """A column over the updates, with no more than MAX_POINTS points.
+    """Averages neighbouring updates of a learning curve, so that at most MAX_POINTS points remain.
 
     Args:
         learning: A row per update, with `step`.
@@ -89,7 +89,12 @@ def _describe_points(learning: pd.DataFrame) -> str:
 
 
 def _set_ticks(axes: Axes, values: np.ndarray) -> None:
-    """Few round numbers on both axes; no scale goes below 0 where no value does."""
+    """Sets limits and few round ticks of both axes; the vertical one begins at about 0 where no value is negative.
+
+    Args:
+        axes: The panel.
+        values: All values that are drawn in it.
+    """
     low, high = float(values.min()), float(values.max())
     # A line that stays where it is gets a scale too, or its ticks would be rounding errors.
     margin = 0.08 * (high - low) or max(0.1 * abs(high), 0.1)

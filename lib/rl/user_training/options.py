@@ -28,7 +28,7 @@ process only, and torchrun is the way.
 
 
 def make_parser(system: str, description: str, examples: str) -> argparse.ArgumentParser:
-    """The options of `python -m lib train SYSTEM`.
+    """Makes the command line parser of `python -m lib train SYSTEM`.
 
     Args:
         system: The command's last word.
@@ -70,7 +70,7 @@ def write_epilog(system: str, examples: str) -> str:
 
 
 def add_data_options(group: argparse._ArgumentGroup) -> None:
-    """Add where questions come from, how answers are scored, and which questions are held out."""
+    """Adds options for the source of questions, their scorer, and the held-out share to a command line."""
     group.add_argument(
         "--data",
         required=True,
@@ -110,7 +110,7 @@ def add_data_options(group: argparse._ArgumentGroup) -> None:
 
 
 def add_run_options(group: argparse._ArgumentGroup) -> None:
-    """Add the folder of the run, its length, and changes of settings."""
+    """Adds options for the output folder, the length of the training and settings to a command line."""
     group.add_argument(
         "--out",
         required=True,
@@ -143,7 +143,7 @@ def add_set_option(group: argparse._ActionsContainer, meaning: str) -> None:
 
 
 def add_memory_options(group: argparse._ArgumentGroup) -> None:
-    """Add how the model is held in memory."""
+    """Adds options for number format, LoRA, gradient checkpointing and sharding to a command line."""
     group.add_argument(
         "--dtype",
         choices=DTYPES,

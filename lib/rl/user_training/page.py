@@ -106,7 +106,7 @@ class Report:
 
 
 def render_page(report: Report) -> str:
-    """The report as HTML."""
+    """Renders the report of a training as one HTML page."""
     sections = [
         f"<h1>{escape(report.title)}</h1>",
         f'<p class="outcome">{escape(report.outcome)}</p>',
@@ -137,6 +137,11 @@ def _render_notes(notes: Sequence[str]) -> list[str]:
 
 
 def _render_comparison(report: Report) -> list[str]:
+    """Renders the section that compares the trained model with its start and the baselines.
+
+    Returns:
+        Two tables, an explanation and two figures, as HTML.
+    """
     comparison = report.comparison
     differences = comparison.differences
     measured = pd.DataFrame(index=comparison.means["reward"].index)
@@ -211,6 +216,7 @@ def _find_roles(comparison: HeldOutComparison) -> dict[str, str]:
 
 
 def _render_learning(report: Report) -> list[str]:
+    """Renders the learning curves, as HTML."""
     learning = report.learning
     columns = [name for name in report.curves if name in learning and learning[name].notna().any()]
     if learning.empty or not columns:
@@ -223,6 +229,11 @@ def _render_learning(report: Report) -> list[str]:
 
 
 def _render_details(details: Mapping[str, pd.DataFrame]) -> list[str]:
+    """Renders further tables, each under its caption, as HTML.
+
+    Args:
+        details: Tables by caption.
+    """
     sections = []
     for caption, table in details.items():
         sections += [
@@ -233,7 +244,11 @@ def _render_details(details: Mapping[str, pd.DataFrame]) -> list[str]:
 
 
 def _render_episodes(episodes: pd.DataFrame) -> list[str]:
-    """A few held-out questions in words, before and after the training."""
+    """Renders the conversations of a few held-out questions, before and after training, as HTML.
+
+    Args:
+        episodes: A row per episode.
+    """
     if episodes.empty:
         return []
     sections = ["<h2>Episodes in words</h2>"]
@@ -252,6 +267,12 @@ def _render_episodes(episodes: pd.DataFrame) -> list[str]:
 
 
 def _render_episode(episode) -> str:
+    """Renders the conversation of one episode, folded, as HTML.
+
+    Args:
+        episode: A row with method, condition, result, and in `spoken` the writer, text and cost of each segment as
+            JSON.
+    """
     condition = f", {episode.condition}" if episode.condition else ""
     summary = f"{episode.method}{condition}: correct {episode.correct:g}, ${episode.cost_usd:.2g}"
     parts = [f"<details><summary>{escape(summary)}</summary>"]
@@ -272,7 +293,7 @@ def _render_pairs(values: Mapping[str, object], caption: str) -> str:
 
 
 def _render_figure(figure: Figure) -> str:
-    """A figure as part of the page, in two widths, with its alt text."""
+    """Renders a figure with its alternative text, in a wide and a narrow version."""
     alt = escape(figure.alt_text, quote=True)
     # Asked before anything is drawn: a figure counts as changed afterwards.
     has_narrow = plots.has_narrow(figure)

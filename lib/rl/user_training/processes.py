@@ -75,7 +75,11 @@ class ProcessShare:
         return pd.DataFrame(gather_object(rows.to_dict("records")))
 
     def add_up(self, counts: Mapping[str, float]) -> dict[str, float]:
-        """The sums of counts over all processes, in every process."""
+        """Sums counts over all processes, and gives each of them the sums.
+
+        Args:
+            counts: Those of this process, by name.
+        """
         if self.num_processes == 1:
             return dict(counts)
         from accelerate.utils import gather_object
@@ -101,7 +105,7 @@ class ProcessShare:
 
 
 def join_processes(needs_several: bool) -> ProcessShare:
-    """The share of this process, as torchrun or `accelerate launch` has started it.
+    """Joins the processes that torchrun or `accelerate launch` has started.
 
     Args:
         needs_several: Whether a single process is refused, as in sharded training.

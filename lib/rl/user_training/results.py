@@ -168,7 +168,15 @@ def write_results(
 
 
 def describe_costs(outcome: TrainingOutcome, planned_memory: int) -> dict[str, object]:
-    """What a run took, by name."""
+    """Collects the costs of a run: dollars, episodes, tokens, minutes and memory.
+
+    Args:
+        outcome: The finished training with its evaluations.
+        planned_memory: Bytes that the memory plan expected.
+
+    Returns:
+        {description with unit: number}.
+    """
     rollouts = outcome.rollouts
     evaluated = pd.concat([outcome.start, outcome.trained], ignore_index=True)
     costs: dict[str, object] = {
@@ -194,7 +202,14 @@ def measure_device_memory() -> int:
 
 
 def _list_estimates(frame: pd.DataFrame) -> dict[str, dict[str, float | None]]:
-    """Estimates by method for JSON, which has no nan."""
+    """Converts a frame of estimates for JSON, with null in place of nan.
+
+    Args:
+        frame: A row per method.
+
+    Returns:
+        {method: {"value": ..., "ci_low": ..., "ci_high": ...}}.
+    """
     estimates = {}
     for method, row in frame.iterrows():
         estimates[str(method)] = {
@@ -205,7 +220,7 @@ def _list_estimates(frame: pd.DataFrame) -> dict[str, dict[str, float | None]]:
 
 
 def summarize_by_condition(comparison: HeldOutComparison, measure: str) -> pd.DataFrame:
-    """A table for the report: the mean of a measure for every method under every condition, such as each budget.
+    """Tabulates the mean of a measure for every method under every condition, such as each budget.
 
     Args:
         comparison: Of all methods on the held-out questions.
@@ -230,7 +245,12 @@ def summarize_by_condition(comparison: HeldOutComparison, measure: str) -> pd.Da
 
 
 def flatten_settings(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Settings within settings by one name each, such as learn.kl."""
+    """Flattens nested settings to one level with dotted names, such as learn.kl.
+
+    Args:
+        settings: Nested dictionaries.
+        prefix: Put before every name.
+    """
     values = {}
     for name, value in settings.items():
         if isinstance(value, Mapping):

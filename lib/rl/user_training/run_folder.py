@@ -61,6 +61,15 @@ def open_run_folder(
 
 
 def _refuse_other_settings(folder: Path, settings: dict[str, Any]) -> None:
+    """Checks that a run is continued with the settings that it was started with.
+
+    Args:
+        folder: Of the run.
+        settings: Of this call.
+
+    Raises:
+        ParamsError: A setting differs that must not be changed.
+    """
     path = folder / SETTINGS
     if not path.exists():
         return
@@ -86,7 +95,7 @@ def _find_difference(before: Any, now: Any) -> tuple[Any, Any]:
 def keep_table(
     path: Path, make_table: Callable[[], pd.DataFrame], share: ProcessShare
 ) -> pd.DataFrame:
-    """A table of the run: read where an earlier run wrote it, else made and written.
+    """Reads a table of the run where an earlier call wrote it; else makes and writes it.
 
     Args:
         path: Of the table.
@@ -108,7 +117,13 @@ def keep_table(
 
 
 def keep_json(path: Path, make_value: Callable[[], Any], share: ProcessShare) -> Any:
-    """The same for a value that JSON can hold, which the first process makes."""
+    """Reads a JSON file; where it is missing, the first process computes its value and writes it.
+
+    Args:
+        path: The file.
+        make_value: Computes the value.
+        share: This process among all; every process waits for the file.
+    """
     is_there = path.exists()
     share.wait()
     if not is_there and share.is_first:

@@ -128,7 +128,7 @@ def plan_run_memory(
     longest_prompt: str,
     share: ProcessShare,
 ) -> MemoryPlan:
-    """What memory the training takes, by the longest episode that there can be.
+    """Plans the memory that the training takes, by the longest episode that there can be.
 
     Args:
         options: Of the command line.
@@ -320,7 +320,7 @@ def _run_updates(
     settings: LoopSettings,
     progress: ProgressLine,
 ) -> None:
-    """All updates; whoever stops them while episodes are rolled out loses none that are finished."""
+    """Runs all updates; an interruption while episodes are rolled out loses no finished update."""
     learner = controller.learner
     num_updates = settings.num_updates
     is_learning = False
@@ -362,7 +362,7 @@ def _run_updates(
 
 
 def combine_processes(data: UpdateData, share: ProcessShare) -> UpdateData:
-    """An update's episodes as all processes together have them.
+    """Gathers the episodes of an update from all processes.
 
     Args:
         data: Of this process.
@@ -394,7 +394,7 @@ def _report_turns(controller: Controller, progress: ProgressLine, activity: str)
 
 
 def average_rollouts(rollouts: pd.DataFrame) -> dict[str, float]:
-    """The means of an update's episodes, for the table of learning; what was lost is in no mean.
+    """Averages an update's episodes for the table of learning; lost episodes are left out.
 
     Args:
         rollouts: A row per episode.
@@ -408,7 +408,11 @@ def average_rollouts(rollouts: pd.DataFrame) -> dict[str, float]:
 
 
 def describe_update(rollouts: pd.DataFrame) -> str:
-    """One update in a line."""
+    """Summarizes one update in a line: mean reward, correctness, calls and cost, and the replies that were lost.
+
+    Args:
+        rollouts: A row per episode of the update.
+    """
     means = average_rollouts(rollouts)
     words = [f"{name} {means[name]:.2f}" for name in ("reward", "correct", "calls", "malformed")]
     words.append(f"${means['cost_usd']:.2g} an episode")
