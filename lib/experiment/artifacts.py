@@ -18,7 +18,15 @@ import pandas as pd
 
 
 def write_bytes(path: str | Path, content: bytes) -> Path:
-    """Writes a file in one atomic move, making folders as needed."""
+    """Writes a file atomically: readers see the old content or the new one, never a part.
+
+    Args:
+        path: The file; missing folders are made.
+        content: All of its bytes.
+
+    Returns:
+        The path.
+    """
     path = Path(path)
     # In the same folder, so on the same file system: only there a move is atomic.
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -40,7 +48,7 @@ def write_text(path: str | Path, content: str) -> Path:
 
 
 def _to_plain_value(value: Any) -> Any:
-    """A value of NumPy or pathlib as one that JSON can hold."""
+    """Converts a value of NumPy or pathlib to one that JSON can hold; the `default` of `json.dumps`."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, np.ndarray):
@@ -109,7 +117,14 @@ def write_tensors(path: str | Path, tensors: dict[str, np.ndarray]) -> Path:
 
 
 def read_tensors(path: str | Path) -> dict[str, np.ndarray]:
-    """Read safetensors. Raises ValueError naming the file if it is anything else."""
+    """Reads a safetensors file.
+
+    Returns:
+        Arrays by name.
+
+    Raises:
+        ValueError: The file is broken, or of another format.
+    """
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
@@ -128,7 +143,11 @@ def write_parquet(path: str | Path, frame: pd.DataFrame) -> Path:
 
 
 def read_parquet(path: str | Path) -> pd.DataFrame:
-    """Read a Parquet table. Raises ValueError naming the file if it is broken."""
+    """Reads a Parquet table.
+
+    Raises:
+        ValueError: The file is broken, or of another format.
+    """
     from pyarrow.lib import ArrowException
 
     content = io.BytesIO(Path(path).read_bytes())

@@ -172,7 +172,18 @@ def migrate(runs: str | Path = RUNS, models: str | Path = MODELS) -> int:
 def _plan_keys(
     records: Mapping[Path, dict[str, Any]], runs: Path, known: Mapping[str, str]
 ) -> dict[str, str]:
-    """Today's key of every job, by its earlier one: a job that names others by their keys comes after them."""
+    """Computes the new key of every job whose settings are renamed.
+
+    A job may name other jobs by their keys, so that those are renamed before it.
+
+    Args:
+        records: The content of job.json by the folder of the job.
+        runs: Folder of all sweeps.
+        known: New keys of jobs that were renamed before, by their earlier key.
+
+    Returns:
+        New keys by earlier key; jobs that name one another in a circle are left out.
+    """
     pending = dict(records)
     earlier_keys = {folder.name for folder in records}
     keys: dict[str, str] = {}
@@ -201,7 +212,14 @@ def _rename_job(
 def _migrate_job(
     folder: Path, record: Mapping[str, Any], keys: Mapping[str, str], runs: Path
 ) -> None:
-    """Rename the columns, the settings and the folder of one job."""
+    """Renames the columns of one job's tables, its settings, and its folder.
+
+    Args:
+        folder: Of the job.
+        record: The content of its job.json.
+        keys: New keys of jobs by their earlier key.
+        runs: Folder of all sweeps.
+    """
     sweep_name = folder.parent.relative_to(runs).as_posix()
     for path in sorted(folder.glob("*.parquet")):
         table = f"{sweep_name}/{path.stem}"
@@ -236,9 +254,13 @@ def _name_values(path: Path, column: str, names: Sequence[str]) -> None:
 def _rename_keys(
     value: Any, names: Mapping[str, str], keys: Mapping[str, str], path: str = ""
 ) -> Any:
-    """Nested settings with today's names, and with today's keys of the jobs that they name.
+    """Renames settings in nested dictionaries, and replaces the keys of jobs that they name.
 
-    names: By the name of a setting, or by its dotted path where only that one is renamed.
+    Args:
+        value: A dictionary, a list or a plain value.
+        names: New names by the name of a setting, or by its dotted path where only that one is renamed.
+        keys: New keys of jobs by their earlier key.
+        path: Dotted path of `value`; empty at the top.
     """
     if isinstance(value, dict):
         renamed = {}

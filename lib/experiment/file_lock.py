@@ -52,15 +52,21 @@ def hold_lock(path: str | Path, name: str = "") -> Iterator[None]:
 
 
 def _wait_for_lock(file: TextIO, path: Path) -> None:
+    """Waits until this process holds the lock, and prints a line from time to time about who holds it.
+
+    Args:
+        file: The open lock file.
+        path: Its path.
+    """
     started = time.monotonic()
-    next_line = started + SILENT_SECONDS
+    next_report = started + SILENT_SECONDS
     while True:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
         except BlockingIOError:
-            if time.monotonic() >= next_line:
-                next_line = time.monotonic() + LINE_SECONDS
+            if time.monotonic() >= next_report:
+                next_report = time.monotonic() + LINE_SECONDS
                 _print_wait(path, time.monotonic() - started)
             time.sleep(_LOOK_SECONDS)
 
@@ -74,7 +80,7 @@ def _print_wait(path: Path, seconds: float) -> None:
 
 
 def _read_holder(path: Path) -> str:
-    """Such as "make repro (process 12, for 3 min)"."""
+    """Describes the process that holds a lock, such as "make repro (process 12, for 3 min)"."""
     try:
         holder = json.loads(path.read_text(encoding="utf-8"))
         minutes = (time.time() - holder["since"]) / 60

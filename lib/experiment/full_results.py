@@ -203,10 +203,17 @@ def _decompress(metadata: bytes) -> dict[str, Any]:
 
 
 def _describe_jobs(full_run: FullRun, jobs: Sequence[Job]) -> dict[str, Any]:
-    """The settings of jobs by label, as JSON holds them.
+    """Collects the settings of all jobs of a full run, as plain JSON values.
 
-    A job that builds on another has its key in its settings. Here the label stands instead: a key has the root seed in
-    it, and a replication under another one shows the same table of facts.
+    A job that builds on another has its key in its settings. The label stands in its place, because keys differ
+    between root seeds and the table of results does not.
+
+    Args:
+        full_run: The run, which knows how to write its settings.
+        jobs: Its jobs.
+
+    Returns:
+        {label of the job: its settings}.
     """
     labels = {job.key: job.label for job in jobs}
     described = {}
@@ -226,7 +233,15 @@ def _replace_keys(value: Any, labels: Mapping[str, str]) -> Any:
 
 
 def _list_changes(recorded_jobs: Mapping[str, Any], todays_jobs: Mapping[str, Any]) -> list[str]:
-    """What differs between the jobs of a table and those of today, each change once."""
+    """Lists how the jobs of a run differ from those that were recorded.
+
+    Args:
+        recorded_jobs: Settings by label, as recorded with the results.
+        todays_jobs: Settings by label, as they are now.
+
+    Returns:
+        Changed settings, new jobs and missing jobs as sentences, without repetition.
+    """
     changes = []
     for label, settings in todays_jobs.items():
         if label not in recorded_jobs:

@@ -86,6 +86,14 @@ def remove(folder: str | Path) -> list[Path]:
 
 
 def _remove_announced(text: str) -> list[Path]:
+    """Removes the files and shared memory that a killed process had announced.
+
+    Args:
+        text: Its announcement, JSON with `paths` and `pids`.
+
+    Returns:
+        Every path that was removed.
+    """
     try:
         content = json.loads(text)
         candidates = [Path(path) for path in content["paths"]]

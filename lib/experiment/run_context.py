@@ -46,7 +46,16 @@ class RunContext:
         workers: int | None = None,
         save_every: int = 1,
     ) -> "RunContext":
-        """The context of an experiment with these parameters and folders."""
+        """Builds the context of an experiment from its parameters and folders.
+
+        Args:
+            params: The typed settings.
+            models: Folder of the small models.
+            runs: Folder of the jobs' results.
+            cassettes: Folder of recorded replies.
+            workers: Processes that run jobs side by side; None for one per core.
+            save_every: Updates between two checkpoints of a training.
+        """
         return cls(
             llm_json=params.llm.model_dump_json(),
             models=str(models),

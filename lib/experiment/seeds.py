@@ -39,7 +39,16 @@ _ROOT = _read_root_seed()  # once: a process that changed it half way would be t
 
 
 def _hash_name(name: tuple[str | int, ...], seed: int, root: int | None = None) -> int:
-    """128 bits of the SHA-256 of "name/name#seed@root", without "@root" where that is 0."""
+    """Hashes the name of a random stream to 128 bits: SHA-256 of "name/name#seed@root".
+
+    Args:
+        name: Components of the stream's name.
+        seed: Which of the streams of this name.
+        root: Root seed of all streams, by default that of the process; 0 leaves "@root" out.
+
+    Raises:
+        ValueError: The name is empty.
+    """
     if not name:
         raise ValueError("a random stream needs a name, such as rng('education', 'RO', seed=3)")
     root = _ROOT if root is None else root
@@ -100,7 +109,7 @@ def next_key(stream: np.ndarray) -> np.ndarray:
 
 
 def uniform(stream: np.ndarray, counter: np.ndarray) -> np.ndarray:
-    """The counter-th uniform numbers in [0, 1) of each stream.
+    """Draws the counter-th uniform numbers in [0, 1) of each stream.
 
     Args:
         stream: uint64 keys.

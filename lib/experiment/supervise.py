@@ -41,7 +41,10 @@ class Supervisor:
             ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
     def run(self, command: Sequence[str]) -> int:
-        """Runs a command.
+        """Runs a command and, once it has ended or this process was told to stop, ends all that it started.
+
+        Args:
+            command: Program and arguments.
 
         Returns:
             Its exit status; 128 and the number of the signal where one ended it.
@@ -74,10 +77,14 @@ class Supervisor:
         return list(self._processes)
 
     def _end_processes(self, child: subprocess.Popen) -> None:
-        """Ends what is left of the command: politely, and by force after GRACE_SECONDS."""
+        """Ends all processes that a command left running: by a signal first, by SIGKILL after GRACE_SECONDS.
+
+        Args:
+            child: The process of the command itself.
+        """
         deadline = time.monotonic() + GRACE_SECONDS
-        # A terminal sends Ctrl-C to all of them itself.
-        begin = time.monotonic() + (1.0 if self.stopped_by == signal.SIGINT else 0.0)
+        # A terminal sends Ctrl-C to all of them itself, so wait a second before the first signal.
+        first_signal_at = time.monotonic() + (1.0 if self.stopped_by == signal.SIGINT else 0.0)
         last_signal: dict[psutil.Process, float] = {}
         while True:
             processes = self._find_processes()
@@ -89,7 +96,7 @@ class Supervisor:
                 was_signalled = now - last_signal.get(process, -_REPEAT_SECONDS) < _REPEAT_SECONDS
                 if now > deadline:
                     number = signal.SIGKILL
-                elif now < begin or was_signalled:
+                elif now < first_signal_at or was_signalled:
                     continue
                 else:
                     number = _choose_signal(process)
@@ -114,7 +121,11 @@ def _is_alive(process: psutil.Process) -> bool:
 
 
 def _choose_signal(process: psutil.Process) -> int:
-    """The signal after which a process clears up and ends; 0 for one that ends with those that it started."""
+    """Chooses the signal that lets a process clean up before it ends.
+
+    Returns:
+        SIGINT for DVC, SIGTERM for most others; 0 for a process that ends by itself once its children have.
+    """
     try:
         command = process.cmdline()
         leads_own_group = os.getpgid(process.pid) != os.getpgid(0)

@@ -186,7 +186,7 @@ def _check_unique(values: Sequence[str], kind: str) -> None:
 
 
 def explain_reruns(jobs: Sequence[Job], root: str | Path) -> list[str]:
-    """Why jobs that were finished under `root` before are run again.
+    """Explains why jobs that were finished under `root` before are run again.
 
     Args:
         jobs: Those that are about to run.
@@ -211,7 +211,14 @@ def explain_reruns(jobs: Sequence[Job], root: str | Path) -> list[str]:
 
 
 def _read_latest_settings(root: Path) -> dict[str, Any]:
-    """The settings of the last finished job of each label."""
+    """Reads the settings of the last finished job of each label.
+
+    Args:
+        root: Folder with a folder per job.
+
+    Returns:
+        {label: settings}.
+    """
     latest = {}
     # Oldest first, so that the latest settings of a label remain.
     for path in sorted(root.glob("*/job.json"), key=lambda path: path.stat().st_mtime_ns):
@@ -222,7 +229,11 @@ def _read_latest_settings(root: Path) -> dict[str, Any]:
 
 
 def describe_changes(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """Describes what differs between two nested dictionaries of JSON.
+    """Describes what differs between two nested dictionaries.
+
+    Args:
+        before: Settings as JSON holds them.
+        after: The settings to compare with.
 
     Returns:
         One text per difference, such as "versions.losses 1 -> 2"; from MAX_REASONS on they are only counted.
@@ -291,7 +302,13 @@ def print_to_terminal(line: str) -> None:
 
 
 def _run_chain(work: Work, chain: Sequence[Job], root: Path) -> None:
-    """Runs the jobs of a chain in this process; the receipt of a job is the last file that it writes."""
+    """Runs a chain of jobs one after another in this process, and writes the result of each into its folder.
+
+    Args:
+        work: Does a job; returns its result.
+        chain: The jobs; a later one may build on an earlier one.
+        root: Folder with a folder per job. The file done.json is written last, and marks a job as finished.
+    """
     for job in chain:
         folder = job.folder(root)
         artifacts.write_json(folder / "job.json", {"label": job.label, "settings": job.settings})
@@ -302,6 +319,14 @@ def _run_chain(work: Work, chain: Sequence[Job], root: Path) -> None:
 
 
 def _run_all(work, chains: list[list[Job]], root: Path, workers: int) -> None:
+    """Runs chains of jobs: on a dask cluster where BENCH_DASK names one, in this process, or in several.
+
+    Args:
+        work: Does a job; returns its result.
+        chains: Independent chains of jobs.
+        root: Folder with a folder per job.
+        workers: Number of processes.
+    """
     scheduler = os.environ.get("BENCH_DASK")
     if scheduler:
         _run_on_dask(work, chains, root, scheduler)
@@ -324,6 +349,17 @@ def _run_all(work, chains: list[list[Job]], root: Path, workers: int) -> None:
 
 
 def _run_on_dask(work, chains: list[list[Job]], root: Path, scheduler: str) -> None:
+    """Runs chains of jobs on a dask cluster.
+
+    Args:
+        work: Does a job; returns its result.
+        chains: Independent chains of jobs.
+        root: Folder with a folder per job, which all workers of the cluster can reach.
+        scheduler: Address of the dask scheduler.
+
+    Raises:
+        RuntimeError: No scheduler answers there.
+    """
     from distributed import Client  # imported here: only a cluster needs it
 
     try:
@@ -340,7 +376,10 @@ def _run_on_dask(work, chains: list[list[Job]], root: Path, scheduler: str) -> N
 
 
 def _check_scheduler(scheduler: str) -> None:
-    """Connects once before there is a client: a client that never connects may block the next one, or wait for ever.
+    """Connects to a dask scheduler once, with a time limit, because a client without one may wait for ever.
+
+    Args:
+        scheduler: Its address.
 
     Raises:
         Exception: Whatever goes wrong; TimeoutError after _DASK_SECONDS.
@@ -361,6 +400,13 @@ def _check_scheduler(scheduler: str) -> None:
 
 
 def _run_in_parallel(work, chains: list[list[Job]], root: Path) -> None:
+    """Runs chains of jobs side by side with joblib, under the backend that is configured around the call.
+
+    Args:
+        work: Does a job; returns its result.
+        chains: Independent chains of jobs.
+        root: Folder with a folder per job.
+    """
     with warnings.catch_warnings():
         # loky renews a worker whose memory grew, which changes no result.
         warnings.filterwarnings(
@@ -410,7 +456,9 @@ class _ProgressWatcher:
                 Path(self.target).unlink(missing_ok=True)
 
     def _report(self) -> None:
-        """The loop of the thread."""
+        """Reports the progress of the jobs until the sweep ends, to a terminal, a notebook or a file; runs in a
+        thread.
+        """
         pause = 10.0 if self.target == STDERR else 1.0  # seconds
         while True:
             num_finished = self._count_finished()
@@ -439,7 +487,7 @@ class _ProgressWatcher:
         return sum(self._read_fraction(job) for job in self.jobs)
 
     def _read_fraction(self, job: Job) -> float:
-        """How much of a job is done, 0 to 1."""
+        """Reads which fraction of a job is done, 0 to 1, from the progress file in its folder."""
         if read_receipt(job, self.root) is not None:
             return 1.0
         path = job.folder(self.root) / "progress.json"

@@ -58,7 +58,11 @@ class TrainingTables:
         return self.checkpoint.exists()
 
     def _read_saved_rows(self, name: str) -> None:
-        """Reads the rows of a table up to the checkpoint: later ones will be made once more."""
+        """Reads the saved rows of a table up to the checkpoint's step; later ones are made again.
+
+        Args:
+            name: Of the table, such as "rollouts" or "learning".
+        """
         path = self.folder / f"{name}.parquet"
         if not path.exists():
             return
