@@ -26,7 +26,14 @@ class Measure:
     better: str = "higher"
 
     def look(self, gain: pd.Series) -> str:
-        """Classifies a gain: clear where its interval leaves 0 out, and then for the better, the worse, or neither."""
+        """Classifies a gain by its confidence interval.
+
+        Args:
+            gain: An estimate with value, ci_low and ci_high.
+
+        Returns:
+            UNCLEAR where the interval holds 0; else BETTER or WORSE, or OTHER where neither direction is better.
+        """
         is_clear = gain["ci_low"] > 0 or gain["ci_high"] < 0
         if not is_clear:
             return UNCLEAR
@@ -97,6 +104,14 @@ class Comparison:
         return {measure.column: self._estimate_gains(measure) for measure in self.measures}
 
     def _estimate_gains(self, measure: Measure) -> pd.DataFrame:
+        """Estimates the gain of each variant over its baseline in one measure.
+
+        Args:
+            measure: The measure, a column of the results table.
+
+        Returns:
+            One row per variant: a paired difference with interval, and its class in the column `look`.
+        """
         gain_by_variant = {}
         for variant, baseline in self.baselines.items():
             difference = estimates.paired_difference(
@@ -107,9 +122,13 @@ class Comparison:
         return gains.assign(look=[measure.look(gain) for _, gain in gains.iterrows()])
 
     def relative(self) -> pd.DataFrame:
-        """Gains in the first measure as fractions of their baselines, without those whose baseline is 0.
+        """Expresses gains in the main measure as fractions of the baseline's level.
 
-        The baseline is taken for known, so that the interval is only that of the gain.
+        The level of the baseline counts as known, so that the interval has the uncertainty of the gain alone.
+        Variants whose baseline is 0 are left out.
+
+        Returns:
+            One row per variant, with value, ci_low and ci_high as fractions.
         """
         gains = self.gains[self.main.column]
         levels = self.levels[self.main.column]["value"].abs()
@@ -129,11 +148,14 @@ def slug(variant: str) -> str:
 
 
 def metrics(comparison: Comparison) -> dict[str, pd.Series | str]:
-    """Metrics as a lesson takes them.
+    """Collects the metrics of an ablation for the metrics file of a lesson.
+
+    Args:
+        comparison: The measured variants of the ablation.
 
     Returns:
-        `name.variant.column`, `name.variant.gain` of the first measure and `gain_column` of the others, and
-        `name.backend`.
+        Estimates under `NAME.VARIANT.COLUMN` (level of a measure), `NAME.VARIANT.gain` (gain in the main measure over
+        the baseline) and `NAME.VARIANT.gain_COLUMN` (in the others), and the backend under `NAME.backend`.
     """
     name = comparison.name
     values: dict[str, pd.Series | str] = {f"{name}.backend": comparison.backend}

@@ -9,7 +9,18 @@ _ROUNDING = 1e-9  # a smaller fall in quality is rounding error of summed floats
 
 
 def _validate_curve(costs: np.ndarray, qualities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Both as finite (n,) float arrays, n > 0. Raises ValueError for anything else."""
+    """Checks the points of a cost-quality curve, and converts them to float arrays.
+
+    Args:
+        costs: (n,) mean cost of each point.
+        qualities: (n,) mean quality of each point.
+
+    Returns:
+        Both, (n,) float.
+
+    Raises:
+        ValueError: They are empty, of different shapes, or not finite.
+    """
     costs = np.asarray(costs, dtype=float)
     qualities = np.asarray(qualities, dtype=float)
     if costs.ndim != 1 or costs.shape != qualities.shape or not len(costs):
@@ -195,7 +206,7 @@ def apgr(shares: np.ndarray, qualities: np.ndarray, weak: float, strong: float) 
 def cpt(
     shares: np.ndarray, qualities: np.ndarray, weak: float, strong: float, target: float
 ) -> float:
-    """Call-performance threshold: the smallest share of strong calls with PGR >= target (RouteLLM).
+    """Computes the call-performance threshold: the smallest share of strong calls with PGR >= target (RouteLLM).
 
     Between the points the curve is linear. Where quality falls with the share, the smallest such share may be a lucky
     point, so that a curve that is not monotone is refused.

@@ -42,7 +42,8 @@ def mean(
     pool: bool = False,
     bounds: tuple[float, float] | None = None,
 ) -> pd.DataFrame:
-    """Means of a column over seeds crossed with items, over seeds whose items are their own, or over one run's items.
+    """Estimates means of a column over seeds crossed with items, over seeds with items of their own, or over one
+    run's items.
 
     Args:
         rows: Rows of the results table.
@@ -74,7 +75,7 @@ def mean(
 def paired_difference(
     rows: pd.DataFrame, column: str, treatment: Mapping, baseline: Mapping, by: By = ()
 ) -> pd.DataFrame:
-    """Mean differences treatment - baseline, taken inside pairs of one seed, item and sample.
+    """Estimates mean differences treatment - baseline, inside pairs of one seed, item and sample.
 
     Args:
         rows: Rows of the results table.
@@ -106,7 +107,8 @@ def diff_in_diff(
     by: By = (),
     baseline: Mapping | None = None,
 ) -> pd.DataFrame:
-    """What training changed, after - before inside pairs; with a baseline, minus what training changed there.
+    """Estimates what training changed, after - before inside pairs; with a baseline, minus what training changed
+    there.
 
         (treatment_after - treatment_before) - (baseline_after - baseline_before)
 
@@ -198,10 +200,11 @@ def gain_over_mixture(
     mixed_methods: Mapping,
     by: By = (),
 ) -> pd.DataFrame:
-    """How far the quality of one selection lies above that of a random mixture of other methods at the same mean cost.
+    """Estimates by how much a selection's quality exceeds that of a random mixture of other methods at the same mean
+    cost.
 
-    The hull of the mixed methods' means gives, at the cost of the treatment, two neighbours a and b with weights w and
-    1 - w and a slope m (RouterBench, Hu et al. 2024, section 3). To first order the gain is the mean of
+    The hull of the mixed methods' means gives, at the cost of the treatment, two neighbours a and b with weights w
+    and 1 - w and a slope m (RouterBench, Hu et al. 2024, section 3). To first order the gain is the mean of
 
         (q_treatment - m c_treatment) - w (q_a - m c_a) - (1 - w) (q_b - m c_b)
 
@@ -243,7 +246,20 @@ def gain_over_mixture(
 def _match_mixture_by_cost(
     treatment_rows: pd.DataFrame, mixed_rows: pd.DataFrame, quality: str, cost: str
 ) -> tuple[dict[str, float], float]:
-    """Weights of the methods whose mixture costs as much as the treatment, and the slope of the hull at that cost."""
+    """Finds the random mixture of methods that costs as much as a treatment and has the best quality.
+
+    Args:
+        treatment_rows: Results of the treatment.
+        mixed_rows: Results of the methods that may be mixed.
+        quality: Column of the quality.
+        cost: Column of the cost.
+
+    Returns:
+        The weight of each method in the mixture, and the slope of the cost-quality hull at that cost.
+
+    Raises:
+        ValueError: The treatment costs less than every method.
+    """
     method_means = mixed_rows.groupby("method", sort=False)[[cost, quality]].mean()
     corner_indices = hull(method_means[cost].to_numpy(), method_means[quality].to_numpy())
     corners = method_means.iloc[corner_indices]  # by rising cost
@@ -304,10 +320,10 @@ def statistic(
     by: By = (),
     bounds: tuple[float, float] = UNBOUNDED,
 ) -> pd.DataFrame:
-    """A number that is no mean, such as a hypervolume: `function` of each seed's rows.
+    """Estimates a statistic that is no mean, such as a hypervolume: `function` of each seed's rows.
 
-    Several seeds have Student's interval over seeds. A single run has a bootstrap over its rows, from a stream that is
-    named by function, columns and group; it has no interval where the resampled numbers all lie on one side of the
+    Several seeds have Student's interval over seeds. A single run has a bootstrap over its rows, from a stream that
+    is named by function, columns and group; it has no interval where the resampled numbers all lie on one side of the
     statistic, because then resampling changes what the function measures (the volume of a front of means does).
 
     Args:
@@ -348,7 +364,16 @@ def statistic(
 def _bootstrap_interval(
     points: np.ndarray, function: Callable[[np.ndarray], float], rng: np.random.Generator
 ) -> tuple[float, float]:
-    """Percentiles of a function of resampled rows; points: (n, k)."""
+    """Computes a 95 % bootstrap interval of a statistic by its percentiles.
+
+    Args:
+        points: (n, k), rows that are resampled with replacement.
+        function: The statistic of (n, k) points.
+        rng: Random numbers of the resampling.
+
+    Returns:
+        Lower and upper end.
+    """
     num_points = len(points)
     resampled = []
     for _ in range(DRAWS // 4):
@@ -381,7 +406,11 @@ def convert_unit(
 
 
 def intervals(estimates: pd.DataFrame) -> pd.Series:
-    """Estimates as one column of `Interval`, to stand beside others in a table."""
+    """Converts a frame of estimates to one column of `Interval` objects, for tables.
+
+    Args:
+        estimates: One row per group, with value, ci_low, ci_high and perhaps num_runs.
+    """
     interval_columns = estimates[["value", "ci_low", "ci_high"]]
     # Without a count, as in rows that a reindex added, nobody knows how many runs there were.
     run_counts = estimates.get("num_runs", pd.Series(0, index=estimates.index)).fillna(0)
@@ -396,7 +425,18 @@ def intervals(estimates: pd.DataFrame) -> pd.Series:
 
 
 def _iterate_groups(rows: pd.DataFrame, by: By) -> Iterator[tuple[GroupName, pd.DataFrame]]:
-    """(name, rows) of each group, in the order in which they appear."""
+    """Splits rows into groups.
+
+    Args:
+        rows: Rows of the results table.
+        by: Columns that define the groups; without any, all rows are one group.
+
+    Yields:
+        (name, rows) of each group, in order of appearance.
+
+    Raises:
+        NoRowsError: There are no rows.
+    """
     if rows.empty:
         raise NoRowsError("there are no rows to measure; is a condition misspelled?")
     columns = _as_list(by)
@@ -411,11 +451,18 @@ def _as_list(by: By) -> list[str]:
 
 
 def _index_by_unit(rows: pd.DataFrame, column: str) -> pd.Series:
-    """The column as floats, indexed by seed, item and sample.
+    """Indexes a column of measurements by its unit of measurement: seed, item and sample.
+
+    Args:
+        rows: Rows of the results table; without a column `seed` or `sample` there is one of it.
+        column: What was measured.
+
+    Returns:
+        The column as floats.
 
     Raises:
-        NoRowsError: If there are no rows.
-        ValueError: If a value is missing, or a unit is there twice.
+        NoRowsError: There are no rows.
+        ValueError: A value is missing, or a unit was measured twice.
     """
     if rows.empty:
         raise NoRowsError(f"no rows to measure {column!r} on; is a condition misspelled?")
@@ -444,10 +491,17 @@ def _difference_in_pairs(
 
 
 def _subtract_paired(a: pd.Series, b: pd.Series, column: str) -> pd.Series:
-    """a - b inside pairs of seed, item and sample; of a single run that all others share, inside item and sample.
+    """Computes a - b inside pairs of one seed, item and sample.
+
+    A single run in one of them, such as that of an untrained baseline, is paired with every seed of the other.
+
+    Args:
+        a: Measurements, indexed by seed, item and sample.
+        b: Measurements to subtract, indexed alike.
+        column: What was measured, for the error message.
 
     Raises:
-        ValueError: If a unit of `a` has no partner in `b`.
+        ValueError: A unit of `a` has no partner in `b`.
     """
     if a.index.equals(b.index):
         return a - b
@@ -532,7 +586,12 @@ def _carry_unusable_share(estimate: EstimateRow, *selections: pd.DataFrame) -> E
 
 
 def _make_frame(estimates: Mapping[GroupName, EstimateRow], by: By) -> pd.DataFrame:
-    """One row for each group, indexed by the columns `by`."""
+    """Builds a frame of estimates: one row per group, indexed by the grouping columns.
+
+    Args:
+        estimates: By the name of the group.
+        by: Columns that define the groups.
+    """
     is_marked = any(UNUSABLE_SHARE in estimate for estimate in estimates.values())
     names = [*COLUMNS, UNUSABLE_SHARE] if is_marked else COLUMNS
     frame = pd.DataFrame(list(estimates.values()), columns=names)

@@ -16,11 +16,11 @@ def is_open(estimates: pd.DataFrame) -> pd.Series:
 
 
 def headroom(dev: pd.DataFrame, test: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Mean over test items if the best method were chosen for each item, minus that of the best constant method.
+    """Estimates the headroom: the mean of the best method per test item, minus that of the best constant method.
 
     The choice is made on one sample of the test items and scored on another, both ways round, so that a choice which
-    merely saw the noise wins nothing: between equally good random methods the headroom is 0 or, by a choice that noise
-    misled, below. The constant is the method that is best on dev.
+    merely saw the noise wins nothing: between equally good random methods the headroom is 0 or, by a choice that
+    noise misled, below. The constant is the method that is best on dev.
 
     Args:
         dev: Rows with method, item, sample and the column.
@@ -63,7 +63,18 @@ def headroom(dev: pd.DataFrame, test: pd.DataFrame, column: str) -> pd.DataFrame
 
 
 def _pivot_samples(rows: pd.DataFrame, column: str) -> list[pd.DataFrame]:
-    """A table (items, methods) of each of the two samples."""
+    """Pivots each of two samples to a table of items by methods.
+
+    Args:
+        rows: Results with the columns item, method and sample.
+        column: What was measured.
+
+    Returns:
+        Two tables (items, methods).
+
+    Raises:
+        ValueError: There are not two samples, or a method lacks an item.
+    """
     tables = []
     for _, sample_rows in rows.groupby("sample"):
         tables.append(sample_rows.pivot(index="item", columns="method", values=column))
@@ -78,7 +89,7 @@ def _pivot_samples(rows: pd.DataFrame, column: str) -> list[pd.DataFrame]:
 
 
 def _choose_column_per_item(table: pd.DataFrame, constant_method: str) -> np.ndarray:
-    """The column of the method that did best on each item; the constant method where none did better.
+    """Chooses the column of the best method for each item; the constant method where none did better.
 
     Args:
         table: (items, methods).

@@ -92,7 +92,12 @@ def size(a: Interval) -> Interval:
 
 
 def _choose_extreme(choose: Callable[..., float], several: tuple[Interval, ...]) -> Interval:
-    """The smallest or largest value and ends; choose: `min` or `max`."""
+    """Computes the minimum or maximum of several estimates, end by end.
+
+    Args:
+        choose: `min` or `max`.
+        several: The estimates; if the interval of one is unknown, so is that of the result.
+    """
     value = choose(a.value for a in several)
     if not all(a.known for a in several):
         return Interval(value, math.nan, math.nan)
@@ -104,7 +109,17 @@ def _choose_extreme(choose: Callable[..., float], several: tuple[Interval, ...])
 def _combine_logarithms(
     a: Interval, b: Interval, combine: Callable[..., Interval], value: float
 ) -> Interval:
-    """The interval of a product (combine: `plus`) or a quotient (combine: `minus`), around its value."""
+    """Computes the interval of a product or a quotient of two estimates on the logarithmic scale.
+
+    Args:
+        a: An estimate.
+        b: Another one.
+        combine: `plus` for the product, `minus` for the quotient.
+        value: The product or quotient of the values.
+
+    Returns:
+        The value with its interval, which is unknown unless both intervals lie above 0.
+    """
     # A logarithm needs the whole interval above 0.
     if not (a.known and b.known and a.ci_low > 0 and b.ci_low > 0):
         return Interval(value, math.nan, math.nan)

@@ -62,10 +62,10 @@ def has_few_runs(num_runs: int) -> bool:
 
 
 def mean_interval(values: np.ndarray, rng: np.random.Generator) -> Interval:
-    """The mean of independent runs and its interval.
+    """Estimates the mean of independent runs with its interval.
 
-    Fewer than `FEW` runs have Student's interval, because the bootstrap is too narrow there (it covers 0.83 instead of
-    0.95 for five runs). More runs have percentiles of the bootstrap, which assumes no shape.
+    Fewer than `FEW` runs have Student's interval, because the bootstrap is too narrow there (it covers 0.83 instead
+    of 0.95 for five runs). More runs have percentiles of the bootstrap, which assumes no shape.
 
     Args:
         values: (runs,) one number for each run.
@@ -96,7 +96,7 @@ def mean_interval(values: np.ndarray, rng: np.random.Generator) -> Interval:
 
 
 def t_interval(values: np.ndarray, bounds: tuple[float, float] = (-np.inf, np.inf)) -> Interval:
-    """The mean of independent runs and Student's interval (1908), which assumes that runs are roughly normal.
+    """Estimates the mean of independent runs with Student's interval (1908), which assumes roughly normal runs.
 
     Args:
         values: (runs,) one number for each run. A single run gives no interval.
@@ -119,9 +119,10 @@ def t_interval(values: np.ndarray, bounds: tuple[float, float] = (-np.inf, np.in
 
 
 def grouped_interval(values: np.ndarray, groups: np.ndarray) -> Interval:
-    """The mean of values, with its interval where whole groups are sampled, such as subjects that are held out whole.
+    """Estimates a mean with its interval where whole groups are sampled, such as subjects that are held out whole.
 
-        Var = G / (G - 1) sum_g (sum_{i in g} (v_i - mean))^2 / n^2,    Student's quantile with G - 1 degrees of freedom
+        Var = G / (G - 1) sum_g (sum_{i in g} (v_i - mean))^2 / n^2,    Student's quantile with G - 1 degrees of
+        freedom
 
     (Liang and Zeger 1986, with the correction for few groups). Where every value is a group of its own it is
     `t_interval`.
@@ -154,7 +155,11 @@ def grouped_interval(values: np.ndarray, groups: np.ndarray) -> Interval:
 
 
 def proportion_interval(successes: int, num_trials: int) -> Interval:
-    """The proportion of successes in independent trials, with Wilson's interval (1927).
+    """Estimates a proportion from independent trials, with Wilson's interval (1927).
+
+    Args:
+        successes: Trials that succeeded.
+        num_trials: All trials.
 
     Raises:
         ValueError: If there are no trials, or more successes than trials.

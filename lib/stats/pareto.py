@@ -13,7 +13,14 @@ SUBSETS = 200  # random subsets of N episodes over which `hv_union` averages
 
 
 def _validate_points(points: np.ndarray) -> np.ndarray:
-    """`points` as a finite (n, k) float array. Raises ValueError for anything else."""
+    """Checks points of objectives, and converts them to a float array.
+
+    Args:
+        points: (n, k), n points of k objectives.
+
+    Raises:
+        ValueError: They have another shape, or are not finite.
+    """
     points = np.asarray(points, dtype=float)
     if points.ndim != 2 or points.shape[1] == 0:
         raise ValueError(f"points must be an (n, k) array with k >= 1, got shape {points.shape}")
@@ -131,7 +138,7 @@ def cardinality(points: np.ndarray) -> int:
 
 
 def sparsity(points: np.ndarray) -> float:
-    """Mean squared gap along the front, 1/(|S|-1) sum_j sum_i (S_j(i) - S_j(i+1))^2 (section 4.1).
+    """Computes the mean squared gap along the front, 1/(|S|-1) sum_j sum_i (S_j(i) - S_j(i+1))^2 (section 4.1).
 
     A front of one point scores 0, the best value there is, for showing no trade-off at all: never rank by sparsity
     alone, print it beside `hypervolume` and `cardinality`.

@@ -46,7 +46,11 @@ class VarianceComponents:
     num_items: int
 
     def variance_of_mean(self) -> tuple[float, float]:
-        """Variance of the mean, and its degrees of freedom; the variance is nan where a single number gives none."""
+        """Computes the variance of the mean.
+
+        Returns:
+            The variance, and its degrees of freedom; the variance is nan where a single number gives none.
+        """
         if self.design == "crossed":
             mean_square, freedom = _combine_mean_squares(self.mean_squares, self.degrees_of_freedom)
             return mean_square / self.divisor, freedom
@@ -56,7 +60,11 @@ class VarianceComponents:
         return float(self.mean_squares[0]) / self.divisor, freedom
 
     def to_row(self) -> dict[str, float]:
-        """The estimate with its interval, p-value and minimum detectable effect, see `estimate_row`."""
+        """Computes confidence interval, p-value (t-test against 0) and minimum detectable effect of the mean.
+
+        Returns:
+            A row of a frame of estimates, see `estimate_row`.
+        """
         variance, freedom = self.variance_of_mean()
         if not np.isfinite(variance):
             return estimate_row(self.value, num_runs=self.num_runs, num_items=self.num_items)
@@ -90,7 +98,17 @@ def estimate_row(
     p_value: float = np.nan,
     mde: float = np.nan,
 ) -> dict[str, float]:
-    """One row of the frames of `lib.stats.estimates`; nan stands for what a design cannot tell."""
+    """Builds one row of a frame of estimates; nan stands for what cannot be estimated from the data.
+
+    Args:
+        value: The estimate.
+        ci_low: Lower end of its confidence interval.
+        ci_high: Upper end.
+        num_runs: Independent runs (seeds) behind it.
+        num_items: Items behind it.
+        p_value: Of the two-sided test against 0.
+        mde: Minimum detectable effect.
+    """
     return {
         "value": value,
         "ci_low": ci_low,
@@ -108,15 +126,15 @@ def mde_from_interval(ci_low: float, ci_high: float) -> float:
 
 
 def crossed_variance_components(grid: np.ndarray) -> VarianceComponents:
-    """Mean squares of runs that share their items: two-way analysis of variance with random effects.
+    """Computes mean squares of runs that share their items: two-way analysis of variance with random effects.
 
     The mean squares of runs, items and the residual estimate the variance of the mean of s runs and n items,
 
         Var = (MS_runs + MS_items - MS_residual) / (s n),
 
-    with Satterthwaite's degrees of freedom (1946) for Student's quantile. Where MS_residual is larger than the smaller
-    of the others, one of the effects cannot be seen and the larger mean square stands alone. Such intervals cover 0.93
-    to 0.98 for three runs, whichever effect dominates.
+    with Satterthwaite's degrees of freedom (1946) for Student's quantile. Where MS_residual is larger than the
+    smaller of the others, one of the effects cannot be seen and the larger mean square stands alone. Such intervals
+    cover 0.93 to 0.98 for three runs, whichever effect dominates.
 
     Args:
         grid: (runs, items), at least two of each.
@@ -135,7 +153,14 @@ def crossed_variance_components(grid: np.ndarray) -> VarianceComponents:
 
 
 def _compute_mean_squares(grid: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean squares of runs, items and residual of a grid (runs, items), and their degrees of freedom; (3,) each."""
+    """Computes the mean squares of a two-way layout of runs and items (analysis of variance).
+
+    Args:
+        grid: (runs, items), one measurement in each cell.
+
+    Returns:
+        Mean squares of runs, items and residual, and their degrees of freedom; (3,) each.
+    """
     num_runs, num_items = grid.shape
 
     # grid[run, item] = mean + run_effect[run] + item_effect[item] + residual[run, item]
@@ -155,7 +180,7 @@ def _compute_mean_squares(grid: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _combine_mean_squares(mean_squares: np.ndarray, freedom: np.ndarray) -> tuple[float, float]:
-    """MS_runs + MS_items - MS_residual, and Satterthwaite's degrees of freedom.
+    """Combines MS_runs + MS_items - MS_residual, with Satterthwaite's degrees of freedom.
 
     Args:
         mean_squares: (3,) of runs, items and residual.
@@ -178,7 +203,7 @@ def _combine_mean_squares(mean_squares: np.ndarray, freedom: np.ndarray) -> tupl
 def sample_variance_components(
     values: np.ndarray, design: str, num_runs: int, num_items: int
 ) -> VarianceComponents:
-    """The mean square of independent numbers.
+    """Computes the mean square of independent numbers.
 
     Args:
         values: (m,) means of runs with items of their own, or the items of one run.

@@ -29,7 +29,13 @@ _DIFFERENCE_WORDS = {
 
 
 def range_of_name(name: str) -> Range:
-    """The range of a column, or of a metric, whose last part between dots says what it is.
+    """Infers the range of a quantity from the name of its column or metric.
+
+    Args:
+        name: Such as "accuracy" or "trained.accuracy"; names of differences have no bounds.
+
+    Returns:
+        Lower and upper bound.
 
     >>> range_of_name("trained.accuracy"), range_of_name("gap.random.accuracy")
     ((0.0, 1.0), (-inf, inf))
@@ -47,12 +53,12 @@ def range_of_name(name: str) -> Range:
 
 
 def find_range(column: str, values: np.ndarray) -> Range:
-    """The range of the mean of a column.
+    """Finds the range of the mean of a column.
 
     Args:
         column: Its name; a name that is not known may still hold nothing but zeros and ones.
-        values: (n,) what is averaged. Values beyond the range of the name show that the name means another thing here,
-            such as a percentage.
+        values: (n,) what is averaged. Values beyond the range of the name show that the name means another thing
+            here, such as a percentage.
     """
     low, high = range_of_name(column)
     if low == -np.inf and np.isin(values, (0.0, 1.0)).all():
