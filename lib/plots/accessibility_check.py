@@ -70,6 +70,12 @@ class _Reader(HTMLParser):
         self._inside = ""  # "style" or "script" while its text is read
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Checks one opening tag: alternative texts, frames, and addresses that would be loaded.
+
+        Args:
+            tag: Name of the element.
+            attrs: Its attributes as (name, value); called by `HTMLParser`.
+        """
         attributes = {name: value or "" for name, value in attrs}
         self._inside = tag if tag in ("style", "script") else ""
         self._check_picture(tag, attributes)
@@ -95,6 +101,12 @@ class _Reader(HTMLParser):
             self.problems.append(f"a script names {_shorten(hit.group())} on the network")
 
     def _check_picture(self, tag: str, attributes: dict[str, str]) -> None:
+        """Reports an image without an alternative text, and an SVG without a label.
+
+        Args:
+            tag: Name of the element.
+            attributes: Its attributes by name.
+        """
         if tag == "img" and not attributes.get("alt", "").strip():
             self.problems.append(
                 "an image has no alt text: show it with lesson.figure(fig, name, alt=...) or give it an alt"
@@ -115,6 +127,13 @@ class _Reader(HTMLParser):
             self.problems += problems(attributes["srcdoc"])
 
     def _check_attribute(self, tag: str, name: str, value: str) -> None:
+        """Reports an attribute that loads something from the network or from a file beside the page.
+
+        Args:
+            tag: Name of the element.
+            name: Of the attribute.
+            value: Of the attribute.
+        """
         if name == "style":
             self._check_css(value)
         if tag == "meta" and name == "content" and re.search(r"url\s*=", value, re.IGNORECASE):

@@ -111,6 +111,17 @@ def require_interval(
 
 
 def _frame_from_mapping(estimates: Mapping) -> pd.DataFrame:
+    """Converts a mapping of intervals to a frame of estimates.
+
+    Args:
+        estimates: {group: Interval} or {group: {key: Interval}}; a group may be a tuple.
+
+    Returns:
+        A row per interval: value, ci_low, ci_high and num_runs, indexed by group (and key).
+
+    Raises:
+        ValueError: It is empty.
+    """
     intervals: dict[tuple, Interval] = {}
     for name, value in estimates.items():
         group = name if isinstance(name, tuple) else (name,)
@@ -183,7 +194,15 @@ def require_finite(values, description: str) -> np.ndarray:
 
 
 def require_columns(frame: pd.DataFrame, names: Iterable[str | None]) -> None:
-    """Raises ValueError for a column that the frame lacks (None is skipped), and for a frame without rows."""
+    """Checks that a frame can be drawn.
+
+    Args:
+        frame: The data of a figure.
+        names: Columns that it must have; None is skipped.
+
+    Raises:
+        ValueError: A column is missing, or there are no rows.
+    """
     missing = [name for name in names if name is not None and name not in frame.columns]
     if missing:
         raise ValueError(
@@ -194,7 +213,7 @@ def require_columns(frame: pd.DataFrame, names: Iterable[str | None]) -> None:
 
 
 def describe_intervals(*estimates: pd.DataFrame) -> str:
-    """The sentence below a figure that says which estimates have an interval.
+    """Writes the sentence below a figure that says which estimates have an interval.
 
     A missing interval would otherwise be read as a narrow one.
 
@@ -241,7 +260,7 @@ def describe_estimates(
 def join_descriptions(
     message: str, descriptions: Sequence[str], max_length: int = MAX_ALT_LENGTH
 ) -> str:
-    """A message and what can be said in detail, as far as there is room.
+    """Joins a message and detailed descriptions to an alternative text, as far as there is room.
 
     Args:
         message: A sentence that comes first; alone it may be longer than `max_length`, which a lesson then refuses.

@@ -130,7 +130,20 @@ def forest_plot(
 def _index_by_row_and_panel(
     estimates: Estimates, rows: str | None, panels: str | None, bounds: tuple[float, float]
 ) -> pd.DataFrame:
-    """The estimates by row and panel; all are in the panel "" where there is no second group."""
+    """Arranges estimates by row and panel of a forest plot.
+
+    Args:
+        estimates: A frame or mapping of estimates.
+        rows: Column or index level that names the rows; None for the first one.
+        panels: The one that names the panels; None for a single panel "".
+        bounds: Range of the quantity.
+
+    Returns:
+        Estimates indexed by (row, panel).
+
+    Raises:
+        ValueError: They have another number of groups.
+    """
     group_columns = None
     if rows is not None:
         group_columns = [rows, panels] if panels else [rows]
@@ -145,7 +158,13 @@ def _index_by_row_and_panel(
 
 
 def _find_panel_styles(styles: Mapping[str, Style], like: Mapping, panel: str) -> dict[str, Style]:
-    """The styles of the rows in one panel, where `like` may name some for (row, panel)."""
+    """Chooses the style (colour and marker) of each row in one panel.
+
+    Args:
+        styles: Default style by row.
+        like: Name whose style is to be used instead, by (row, panel).
+        panel: Name of the panel.
+    """
     models = [like[row, panel] for row in styles if (row, panel) in like]
     model_styles = assign_styles(models)
     panel_styles = {}
@@ -239,7 +258,15 @@ def _draw_panel(
 
 
 def _find_clearly_best(table: pd.DataFrame, smaller_is_better: bool) -> str | None:
-    """The row whose interval lies beyond all others; None where intervals touch or are not known."""
+    """Finds the row whose confidence interval lies beyond those of all others.
+
+    Args:
+        table: Estimates, a row each.
+        smaller_is_better: Whether the best row has the smallest value.
+
+    Returns:
+        Its name; None where intervals overlap or are unknown.
+    """
     if len(table) < 2 or table["ci_low"].isna().any():
         return None
     # In terms of "larger is better": the end that is nearest to the other rows, and the one that is farthest.

@@ -183,7 +183,14 @@ def line_plot(
 
 
 def _make_error_bar(rng: np.random.Generator | None) -> tuple[str, int] | Callable:
-    """The band for seaborn: all seeds, or the 95 % interval of their mean."""
+    """Chooses seaborn's `errorbar` for the band around a line.
+
+    Args:
+        rng: Random numbers of the bootstrap; None for a band from the lowest to the highest seed.
+
+    Returns:
+        ("pi", 100), or a function from the values of all seeds to the 95 % interval of their mean.
+    """
     if rng is None:
         return "pi", 100
 
@@ -198,7 +205,18 @@ def _make_error_bar(rng: np.random.Generator | None) -> tuple[str, int] | Callab
 
 
 def _find_line_ends(rows: pd.DataFrame, x: str, y: str, by: str, estimator: str) -> pd.DataFrame:
-    """Where each line begins and ends: columns x_first, y_first, x, y by name."""
+    """Finds the first and last point of each line.
+
+    Args:
+        rows: The data of one panel.
+        x: Column of the horizontal axis.
+        y: Column of the vertical axis.
+        by: Column that names the lines.
+        estimator: How points of one x are averaged, such as "mean".
+
+    Returns:
+        Columns x_first, y_first, x, y, a row per line.
+    """
     line_points = rows.groupby([by, x], sort=False)[y].agg(estimator).reset_index()
     line_points = line_points.sort_values(x, kind="stable")
     first = line_points.drop_duplicates(by, keep="first").set_index(by)[[x, y]]
@@ -209,6 +227,13 @@ def _find_line_ends(rows: pd.DataFrame, x: str, y: str, by: str, estimator: str)
 
 
 def _describe_lines(title: str, ends_by_panel: Mapping[str, pd.DataFrame], xlabel: str) -> str:
+    """Describes the lines of a figure in words, for its alternative text: where each begins and ends.
+
+    Args:
+        title: Of the figure.
+        ends_by_panel: First and last point of each line, by panel.
+        xlabel: Label of the horizontal axis.
+    """
     descriptions = []
     for panel, ends in ends_by_panel.items():
         for name, end in ends.iterrows():
@@ -248,7 +273,7 @@ def bin_values(values: np.ndarray, bins: int, round_edges: bool = False) -> np.n
 def _make_estimate_rows(
     frame: pd.DataFrame, x: str, by: str, group_columns: list[str]
 ) -> tuple[pd.DataFrame, str]:
-    """Rows for seaborn from estimates, and what the band is.
+    """Converts estimates to rows for seaborn, and describes the band.
 
     Args:
         frame: Estimates with columns value, ci_low and ci_high, and perhaps num_runs.
@@ -281,7 +306,12 @@ def _make_estimate_rows(
 
 
 def _describe_band(num_seeds: pd.Series, rng: np.random.Generator | None) -> str:
-    """What line and band are, in words that are true for the numbers of seeds."""
+    """Explains line and band in the note below a figure.
+
+    Args:
+        num_seeds: Number of seeds behind each line.
+        rng: None where the band goes from the lowest seed to the highest.
+    """
     fewest = int(num_seeds.min())
     most = int(num_seeds.max())
     if most == 1:
@@ -297,7 +327,7 @@ def _describe_band(num_seeds: pd.Series, rng: np.random.Generator | None) -> str
 
 
 def _set_step_ticks(axes: Axes) -> None:
-    """Few round ticks, with thousands separators where numbers are long."""
+    """Sets few round ticks on the horizontal axis, with thousands separators where numbers are long."""
     low, high = axes.dataLim.intervalx
     axes.margins(x=0 if high > low else None)
     num_ticks = 5 if len(axes.figure.axes) == 1 else 3
@@ -411,7 +441,14 @@ def _describe_shares(title: str, table: pd.DataFrame) -> str:
 
 
 def _draw_bars(axes: Axes, table: pd.DataFrame, colours: Mapping[str, str], upright: bool) -> None:
-    """Draws the bars of one panel, rows at 0, 1, ..., the first column lowest or leftmost."""
+    """Draws the stacked bars of one panel.
+
+    Args:
+        axes: Where they are drawn.
+        table: A row per bar, a column per component; the first component lies lowest or leftmost.
+        colours: By component.
+        upright: Whether bars are vertical.
+    """
     long_table = (
         table.fillna(0.0)
         .reset_index(drop=True)
@@ -446,7 +483,15 @@ def _write_shares(
     unit: str,
     beside: Mapping[str, str],
 ) -> None:
-    """Writes numbers into lying bars, where there is room, and a word to the right of each."""
+    """Writes the number of each component into horizontal bars where there is room, and a word beside each bar.
+
+    Args:
+        axes: Where the bars are.
+        table: A row per bar, a column per component.
+        colours: By component.
+        unit: Written behind each number.
+        beside: The word beside a bar, by its name.
+    """
     axis_length = axes.get_xlim()[1]
     for row, (row_name, values) in enumerate(table.fillna(0.0).iterrows()):
         middles = values.cumsum() - values / 2
@@ -478,7 +523,15 @@ def _name_components(
     colours: Mapping[str, str],
     name_width: int,
 ) -> None:
-    """Writes the names of the components beside the last upright bar of each panel in `grid`."""
+    """Writes the names of the components beside the last vertical bar of each panel.
+
+    Args:
+        figure: With the bars.
+        grid: Its panels.
+        tables: The data of each panel: a row per bar, a column per component.
+        colours: By component.
+        name_width: Characters in a line of a name.
+    """
     figure.draw_without_rendering()
     for axes, table in zip(grid, tables, strict=True):
         has_bar = table.notna().any(axis=1)

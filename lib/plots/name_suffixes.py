@@ -94,7 +94,12 @@ def _find_name(sentence: str, name: str) -> bool:
 
 
 def _replace_labels(figure: Figure, replace: Callable[[str], str]) -> None:
-    """Replace the text of every label of a figure but its title."""
+    """Replaces the text of every label of a figure except its title.
+
+    Args:
+        figure: The figure, which is changed.
+        replace: From the old text to the new one.
+    """
     # Tick labels are written anew at every drawing, so the axis has to learn the new ones.
     tick_labels = set()
     for axes in figure.axes:

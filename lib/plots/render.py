@@ -48,7 +48,14 @@ def render_png(figure: Figure) -> bytes:
 
 
 def render_svg(figure: Figure) -> bytes:
-    """The figure as SVG bytes whose colours follow the page: as drawn on a light one, turned round on a dark one."""
+    """Renders a figure as a compact SVG whose colours adapt to light and dark pages.
+
+    Args:
+        figure: The figure.
+
+    Returns:
+        The SVG as UTF-8; equal figures give equal bytes.
+    """
     buffer = io.BytesIO()
     with theme(), matplotlib.rc_context(_SVG_OPTIONS):
         # Without date and version; the ids follow from the salt and the content.
@@ -70,7 +77,11 @@ def _round_to_tenth(number: re.Match) -> str:
 
 
 def _follow_page(svg: str) -> str:
-    """Replaces each colour by a CSS variable that has one value on light pages and one on dark pages."""
+    """Replaces each colour of an SVG by a CSS variable with one value for light pages and one for dark pages.
+
+    Args:
+        svg: The SVG as text.
+    """
     # What has no colour of its own is black in SVG, text above all.
     svg = re.sub(r"(<svg\b[^>]*)>", r'\1 style="fill: #000000">', svg, count=1)
     colours = sorted({colour for _, colour in _PAINT.findall(svg)})
@@ -83,9 +94,10 @@ def _follow_page(svg: str) -> str:
 
 
 def dark_colour(colour: str) -> str:
-    """A colour for dark pages: of the same hue, as far from the dark page as it was from the white one.
+    """Computes the counterpart of a colour on dark pages: the same hue with its lightness inverted (in Oklab).
 
-    All lightnesses are turned round, so that a number on a coloured bar can be read wherever it could before.
+    Args:
+        colour: Such as "#1f77b4".
 
     >>> dark_colour("#ffffff"), dark_colour("#000000")
     ('#161616', '#ffffff')

@@ -158,7 +158,21 @@ def tradeoff_plot(
 def _arrange_panels(
     x: Estimates, y: Estimates | None, panels: str | int | None, xlabel: Labels, ylabel: Labels
 ) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, str], dict[str, str]]:
-    """Both estimates by (panel, method, setting), and the labels of every panel."""
+    """Arranges the estimates of both axes of a scatter plot by panel.
+
+    Args:
+        x: Estimates of the horizontal axis.
+        y: Those of the vertical axis; None where the last index level of `x` names objectives that are paired.
+        panels: Index level that names the panels; None for a single one.
+        xlabel: Label of the horizontal axis, or one per panel.
+        ylabel: Label of the vertical axis, or one per panel.
+
+    Returns:
+        Estimates of x and of y by (panel, method, setting), and the labels of each panel's axes.
+
+    Raises:
+        ValueError: x and y have different groups.
+    """
     xs = estimates_table(x)
     if y is None:
         return _arrange_objective_pairs(xs, xlabel)
@@ -184,7 +198,18 @@ def _arrange_panels(
 def _arrange_objective_pairs(
     estimates: pd.DataFrame, label: Labels
 ) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, str], dict[str, str]]:
-    """A panel for each pair of objectives, which the last level of the index names."""
+    """Arranges estimates of several objectives for a panel per pair of objectives.
+
+    Args:
+        estimates: The last level of their index names the objective.
+        label: Labels by objective, or a suffix of the objectives' names.
+
+    Returns:
+        Estimates of x and of y by (panel, method, setting), and the labels of each panel's axes.
+
+    Raises:
+        ValueError: There is one objective only, or they have different groups.
+    """
     objectives = list(dict.fromkeys(estimates.index.get_level_values(-1)))
     if len(objectives) < 2:
         raise ValueError(
@@ -209,7 +234,11 @@ def _arrange_objective_pairs(
 
 
 def _make_points(xs: pd.DataFrame, ys: pd.DataFrame) -> pd.DataFrame:
-    """The points of one panel.
+    """Combines the estimates of both axes to the points of one panel.
+
+    Args:
+        xs: Estimates of the horizontal axis.
+        ys: Estimates of the vertical axis, of the same groups.
 
     Returns:
         Columns x, x_ci_low, x_ci_high, y, y_ci_low, y_ci_high and method, indexed by the tuple (method,) or
@@ -226,7 +255,12 @@ def _make_points(xs: pd.DataFrame, ys: pd.DataFrame) -> pd.DataFrame:
 
 
 def _leave_out_marked(entries: Collection, estimates: Estimates) -> list:
-    """The entries of `through` without methods of which some estimate rests on too few usable replies."""
+    """Drops the methods with too few usable replies from a list of methods to connect.
+
+    Args:
+        entries: Methods, or (panel, method).
+        estimates: Estimates, which may be marked for too few usable replies.
+    """
     if not isinstance(estimates, pd.DataFrame):
         return list(entries)
     names = list(estimates.index.names)
@@ -392,7 +426,15 @@ def _label_points(
 
 
 def _choose_labels(points: pd.DataFrame, names: Mapping | None) -> dict[tuple, str]:
-    """The text of each point that gets one, by the point's index."""
+    """Chooses which points of a panel are labelled, and with which text.
+
+    Args:
+        points: Points with x and method, indexed by (method,) or (method, setting).
+        names: Labels by method or point; by default the rightmost point of each method gets its name.
+
+    Returns:
+        The label by the index of the point.
+    """
     labels = {}
     by_x = points.sort_values("x", kind="stable")
     for method, method_points in by_x.groupby("method", sort=False):
@@ -423,6 +465,16 @@ def _sample_intervals(point: pd.Series) -> np.ndarray:
 
 
 def _describe_mixtures(methods: list[str], panel_names: list[str], through: Collection) -> str:
+    """Explains the dashed line of a scatter plot: the best random mixtures of which methods.
+
+    Args:
+        methods: All methods of the figure.
+        panel_names: Its panels.
+        through: Methods, or (panel, method), that are mixed.
+
+    Returns:
+        A sentence; empty where there is no line.
+    """
     spanning = [
         method
         for method in methods

@@ -44,7 +44,7 @@ def live() -> bool:
 
 
 def list_arguments(knobs: Knobs) -> dict[Indices, dict[str, Any]]:
-    """What a drawing function is called with, one value for each knob.
+    """Lists the arguments of a drawing function, one value for each slider.
 
     Args:
         knobs: The positions of each, such as {"step": range(5)}; or by what the reader sees, such as
@@ -143,10 +143,13 @@ def slider_html(
 
 
 def label_positions(knobs: Knobs) -> dict[str, list[str]]:
-    """What a reader sees at each position of each knob.
+    """Writes the label of each position of each slider.
+
+    Args:
+        knobs: The positions by the name of the slider.
 
     Raises:
-        ValueError: There is no knob, one has no position, or there are too many to draw.
+        ValueError: There is no slider, one has no position, or there are too many to draw.
     """
     if not knobs:
         raise ValueError("a slider needs at least one knob, such as {'step': range(5)}")
@@ -169,7 +172,8 @@ def label_positions(knobs: Knobs) -> dict[str, list[str]]:
 
 
 def find_start(knobs: Knobs, start: Mapping[str, Any]) -> Indices:
-    """The indices of the positions that are shown first; knobs that `start` does not name stand at their first.
+    """Finds the indices of the positions that are shown first; sliders that `start` does not name stand at their
+    first.
 
     Args:
         knobs: As for `list_arguments`.

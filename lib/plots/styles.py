@@ -157,7 +157,11 @@ _STYLES: dict[str, Style] = {
 
 
 def label_like(label: str, name: str) -> None:
-    """Gives a label the style of a name of the table, for the whole process: "holds" with its sign, for instance.
+    """Gives a label the same style as a registered name, for the whole process.
+
+    Args:
+        label: The label, such as "clearly better".
+        name: A name in the table of styles, such as "holds".
 
     Raises:
         ValueError: The table lacks the name, or the label has another style already.
@@ -221,7 +225,15 @@ def assign_styles(
 
 
 def _default_style(name: str, role: str | None) -> Style:
-    """The style of a name alone: its registered one, or one that its hash picks."""
+    """Chooses the colour and marker of a name: the registered style, or one by the hash of the name.
+
+    Args:
+        name: Of a method or another category.
+        role: One of ROLES, which has colours and a marker of its own; None for any.
+
+    Raises:
+        ValueError: There is no such role.
+    """
     if name in _STYLES:
         return _STYLES[name]
     if role is not None and role not in ROLES:

@@ -65,9 +65,13 @@ def interval_table(
 
 
 def estimates_shown(frame: pd.DataFrame) -> pd.DataFrame:
-    """A frame of `lib.stats` with one column of intervals in place of value, ci_low and ci_high; any other as it is.
+    """Prepares a frame of estimates for display: one column of intervals in place of value, ci_low and ci_high.
 
-    Where a model gave too few answers, a column says in which share of its calls it gave none.
+    Args:
+        frame: Estimates of `lib.stats`; any other frame is returned as it is.
+
+    Returns:
+        The frame; where a model gave too few usable replies, a column says in which share of its calls.
     """
     if not {"value", "ci_low", "ci_high"} <= set(map(str, frame.columns)):
         return frame
@@ -129,7 +133,12 @@ def table_html(frame: pd.DataFrame, caption: str, digits: int | None = None) -> 
 
 
 def number(value: Any, digits: int | None = None) -> str:
-    """A single value as text: three significant digits unless `digits` says how many decimals."""
+    """Formats a single value as text.
+
+    Args:
+        value: A number, truth value, interval or text; None and nan are a dash.
+        digits: Decimals; by default three significant digits.
+    """
     if value is None or (isinstance(value, numbers.Real) and math.isnan(value)):
         return NOTHING
     if isinstance(value, (bool, np.bool_)):
@@ -143,7 +152,12 @@ def number(value: Any, digits: int | None = None) -> str:
 
 
 def listed(words: Sequence[str], nothing: str = "nobody") -> str:
-    """Names in a sentence; where one has a comma of its own, semicolons stand between them."""
+    """Joins words to an enumeration, such as "a, b and c"; by semicolons where a word has a comma of its own.
+
+    Args:
+        words: The words.
+        nothing: The text where there are none.
+    """
     if not words:
         return nothing
     if len(words) == 1:
@@ -168,9 +182,14 @@ def _format_fixed(value: float, digits: int) -> str:
 
 
 def _count_decimals(values: list[float]) -> int:
-    """Decimals of a column: three significant digits for its typical value, two for its smallest.
+    """Chooses the number of decimals of a column of a table.
 
-    At most 6, and at most 4 for the sake of the smallest; one that still vanishes is written by itself.
+    Args:
+        values: The numbers of the column.
+
+    Returns:
+        Enough for three significant digits of the median and two of the smallest number; at most 6, and at most 4 for
+        the smallest.
     """
     sizes = sorted(abs(value) for value in values if value and math.isfinite(value))
     if not sizes:
@@ -182,7 +201,11 @@ def _count_decimals(values: list[float]) -> int:
 
 
 def _flatten_index(frame: pd.DataFrame) -> pd.DataFrame:
-    """The frame with its index as columns (unless it only counts) and one level of column names."""
+    """Turns index levels into columns, and several levels of column names into one.
+
+    Args:
+        frame: Any frame; an unnamed index that only counts is left out.
+    """
     flat = frame.copy()
     if isinstance(flat.columns, pd.MultiIndex):
         flat.columns = [
@@ -197,6 +220,12 @@ def _flatten_index(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _format_column(column: pd.Series, digits: int | None) -> list[str]:
+    """Formats the values of a column with the same number of decimals.
+
+    Args:
+        column: Numbers, intervals or texts.
+        digits: Decimals; by default chosen by the size of the numbers.
+    """
     values = [
         value.value if isinstance(value, Interval) and not value.known else value
         for value in column
@@ -228,6 +257,14 @@ def _is_numeric(values: pd.Series, texts: list[str]) -> bool:
 
 
 def _make_cell(tag: str, text: str, is_right: bool, scope: str) -> str:
+    """Renders one cell of an HTML table.
+
+    Args:
+        tag: "th" for a header, else "td".
+        text: Its content.
+        is_right: Whether it is aligned to the right, as numbers are.
+        scope: "row" or "col", what a header heads.
+    """
     if not text:
         tag = "td"  # an empty header is the header of nothing
     scope_attribute = f' scope="{scope}"' if tag == "th" else ""

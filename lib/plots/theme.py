@@ -80,10 +80,13 @@ def theme() -> Iterator[None]:
 
 
 def responsive(draw: Callable[..., Figure]) -> Callable[..., Figure]:
-    """Decorates a function that draws a figure and takes `layout`: its figures can be drawn once more for a phone.
+    """Decorates a function that draws a figure, so that the figure can be drawn again for narrow screens.
 
-    The figure gets `draw_narrow`, a function without arguments. What a lesson adds to the figure afterwards would be
-    missing there, so that `has_narrow` then says no.
+    Args:
+        draw: Draws a figure; takes the keyword `layout`.
+
+    Returns:
+        The function; its figures have a method `draw_narrow`, which draws the same data with the narrow layout.
     """
 
     @wraps(draw)
@@ -145,7 +148,12 @@ def new_figure(title: str, width: float = WIDTH, height: float = 4.0, note: str 
 
 
 def rewrite_title(figure: Figure, rewrite: Callable[[str], str]) -> None:
-    """Rewrite the title of a figure, which grows where the new one needs more lines; the same title changes nothing."""
+    """Rewrites the title of a figure, and enlarges the figure where the title needs more lines.
+
+    Args:
+        figure: The figure, which is changed.
+        rewrite: From the old title to the new one.
+    """
     message = figure._suptitle
     if message is None:
         return
@@ -161,7 +169,14 @@ def rewrite_title(figure: Figure, rewrite: Callable[[str], str]) -> None:
 
 
 def _wrap_to_figure(text: Text) -> int:
-    """Breaks a text into lines that fit into the figure's width; returns how many more than one."""
+    """Wraps a text to the width of its figure.
+
+    Args:
+        text: The text, which is changed.
+
+    Returns:
+        The number of line breaks.
+    """
     words = text.get_text()
     max_width = text.figure.bbox.width * 0.98
     for num_characters in range(len(words) + 1, 7, -2):
