@@ -138,7 +138,7 @@ class GenerationRequest:
             self._events.put_nowait(event)
 
     def collect_events(self) -> list[_Event]:
-        """What a step gave this request. To be called on the worker, once a step."""
+        """Collects the new tokens of a request after a step, and whether it is finished; called on the worker."""
         tokens = []
         for index in self.unfinished:
             generation = self.generations[index]
@@ -288,7 +288,7 @@ class Batcher:
         return admitted
 
     def _step(self, admitted: list[GenerationRequest]) -> list[tuple[GenerationRequest, _Event]]:
-        """One step of the batch.
+        """Generates one token for every sequence of the batch.
 
         An error reaches every request that is under way, and ends with them: the next ones get a new batch.
 

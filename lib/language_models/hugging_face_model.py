@@ -444,7 +444,7 @@ def read_reply(text: ReplyText, request: ChatRequest, finish: str, limit: int) -
 
 
 def _make_message(text: str, calls: Sequence[ToolCall], reasoning: str) -> dict[str, Any]:
-    """The reply as a message of OpenAI's API, ready to be appended to the conversation."""
+    """Makes the reply a message of OpenAI's API, ready to be appended to the conversation."""
     message: dict[str, Any] = {"role": "assistant", "content": text}
     if reasoning:
         message["reasoning_content"] = reasoning

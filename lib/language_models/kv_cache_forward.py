@@ -79,7 +79,7 @@ class KVCache:
             self.values = [pad(values, below_last_column) for values in self.values]
 
     def view_first_rows(self, num_rows: int) -> KVCache:
-        """The first sequences as a cache that shares this one's memory: what is written there is written here.
+        """Returns the first sequences as a cache that shares this one's memory: a write to one changes the other.
 
         Args:
             num_rows: How many sequences.

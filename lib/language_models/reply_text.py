@@ -182,7 +182,7 @@ class ReplyText:
 
     @property
     def _visible_start(self) -> int | None:
-        """Where the visible text starts in `raw`; None inside of the reasoning."""
+        """Finds where the visible text starts in `raw`; None inside of the reasoning."""
         if not self._has_reasoning:
             return 0
         close = self.raw.find(THINK_CLOSE)

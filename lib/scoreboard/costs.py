@@ -74,7 +74,7 @@ def tabulate_assumed_costs(episodes: pd.DataFrame) -> pd.DataFrame:
 
 
 def tabulate_measured_costs(episodes: pd.DataFrame) -> pd.DataFrame:
-    """What an episode really took.
+    """Tabulates the measured cost of an episode by orchestrator.
 
     Args:
         episodes: Episodes of orchestrators, a row each.
@@ -104,14 +104,14 @@ def tabulate_measured_costs(episodes: pd.DataFrame) -> pd.DataFrame:
 
 
 def tabulate_break_even(episodes: pd.DataFrame) -> pd.DataFrame:
-    """From how many runs on training a multi-objective policy is cheaper than each orchestrator.
+    """Tabulates from how many runs on training a multi-objective policy is cheaper than each orchestrator.
 
     Args:
         episodes: Episodes of orchestrators, a row each.
 
     Returns:
-        One row per orchestrator: the runs where the policy zoo exists already, and where its single-objective policies
-        had to be trained for the purpose, at Table 9's price each.
+        One row per orchestrator: the runs where the policy zoo exists already, and where its single-objective
+        policies had to be trained for the purpose, at Table 9's price each.
     """
     zoo_usd = len(SINGLE) * cost_ledger.TABLE_9.train_dollars
     marked_shares = results.list_unusable_shares(episodes)
@@ -136,7 +136,7 @@ def tabulate_break_even(episodes: pd.DataFrame) -> pd.DataFrame:
 
 
 def describe_break_even(cost_usd: float, zoo_usd: float) -> str:
-    """For which numbers N of runs training costs less in all: train + N serve < zoo + N cost.
+    """Describes for which numbers N of runs training costs less in all: train + N serve < zoo + N cost.
 
     Args:
         cost_usd: Dollars per episode of the orchestrator.

@@ -172,8 +172,7 @@ def state_conclusion(verdicts: Sequence[Verdict]) -> str:
 
     Returns:
         How many directions hold, one by one and after the correction for multiple testing, how many rest on scripts
-        or
-        arithmetic, and how many formulas fail by whose error.
+        or arithmetic, and how many formulas fail by whose error.
     """
     directions = [v for v in verdicts if v.claim.kind == "direction"]
     num_survivors = len(multiple_testing.select_survivors(verdicts))

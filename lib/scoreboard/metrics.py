@@ -87,8 +87,7 @@ class Metrics:
 
         Returns:
             The value of the nearest enclosing key `backend` ("corl.low.backend", "corl.backend", "backend"); empty if
-            there is
-            none.
+            there is none.
         """
         lesson_metrics = self.lessons.get(lesson, {})
         steps = key.split(".")

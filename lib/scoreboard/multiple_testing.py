@@ -42,7 +42,7 @@ def expected_by_chance(verdicts: Sequence[Verdict]) -> float:
 
 
 def compute_p_value(verdict: Verdict) -> float:
-    """The chance of so clear a result in the claimed direction if there were nothing in it.
+    """Computes the probability of so clear a result in the claimed direction if there were no effect.
 
     Args:
         verdict: One of the family.

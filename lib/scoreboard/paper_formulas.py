@@ -66,7 +66,7 @@ def bank_topics() -> float:
 
 
 def cost_entry(before: float, after: float, per_dollar: float) -> float:
-    """What a checkpoint gets for its cost in ToolOrchestra's evaluation.
+    """Computes the cost entry of a checkpoint's score in ToolOrchestra's evaluation.
 
     Args:
         before: Dollars that the policy spent before training.
@@ -93,7 +93,7 @@ def cost_entry(before: float, after: float, per_dollar: float) -> float:
 
 
 def training_entry(cost_usd: Sequence[float], which: float) -> float:
-    """What a rollout gets for its cost in ToolOrchestra's training reward.
+    """Computes the cost entry of a rollout's reward in ToolOrchestra's training.
 
     Args:
         cost_usd: (rollouts,) dollars of the correct rollouts of one group.

@@ -72,8 +72,7 @@ def tabulate_evidence(verdicts: Sequence[Verdict]) -> pd.DataFrame:
 
     Returns:
         A row per paper and kind of evidence that decides any claim, a column per verdict; magnitudes are left out,
-        because
-        they get no verdict.
+        because they get no verdict.
     """
     rows = []
     for paper, counts_by_evidence in counts.count_by_evidence(verdicts).items():

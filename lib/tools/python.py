@@ -12,8 +12,7 @@ def python(sandbox: Sandbox) -> Tool:
 
     Returns:
         The tool. It replies with what the code printed and its last value, or with "error: ..." for an error of the
-        code;
-        a call raises SandboxUnavailable where no sandbox works.
+        code; a call raises SandboxUnavailable where no sandbox works.
     """
 
     def run(code: str) -> str:

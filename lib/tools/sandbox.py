@@ -190,8 +190,7 @@ class Sandbox:
         """Runs code, and evaluates its last statement if that is an expression.
 
         The value becomes text inside the sandbox, because a nested value could keep this process busy for hours with
-        its
-        hash.
+        its hash.
 
         Args:
             worker: The process that runs it.
@@ -245,8 +244,7 @@ class Sandbox:
         """Finds out what kind of failure ended the code.
 
         Only errors of the code itself keep their message. Those of limits name times and sizes that differ from run
-        to run,
-        and equal code gives equal results.
+        to run, and equal code gives equal results.
 
         Args:
             error: What was raised.

@@ -105,7 +105,7 @@ async def describe_model(request: Request) -> JsonResponse:
 
 
 async def complete_chat(request: Request) -> Response:
-    """POST /v1/chat/completions: a model's reply to a conversation.
+    """Handles POST /v1/chat/completions: a model's reply to a conversation.
 
     Args:
         request: Its body is JSON as OpenAI's API has it.
@@ -194,7 +194,7 @@ async def _answer_disconnected(request: Request, error: Exception) -> JsonRespon
 
 
 async def _answer_http_error(request: Request, error: HTTPException) -> JsonResponse:
-    """The response to an error of HTTP, such as an unknown path (404) or method (405)."""
+    """Makes the response to an error of HTTP, such as an unknown path (404) or method (405)."""
     message = error.detail
     if error.status_code == 404:
         message = f"there is no {request.method} {request.url.path[:80]} here"

@@ -90,7 +90,7 @@ class TraceSituation:
 
     @property
     def prompt(self) -> str:
-        """The situation in words, number by number."""
+        """Writes the situation in words, number by number."""
         groups = [f"{CURRENT_STATE} {self.state}"]
         for row in self.rows:
             for weight, value in zip(self.weights, row.values, strict=True):
@@ -99,7 +99,7 @@ class TraceSituation:
         return " ".join(groups)
 
     def estimate_utilities(self) -> dict[str, float]:
-        """The utility of each policy, as far as the prompt tells it.
+        """Estimates the utility of each policy from the numbers in the prompt.
 
         estimate = (RESULT_WEIGHT x result + sum of past results) / (RESULT_WEIGHT + number of past results)
 

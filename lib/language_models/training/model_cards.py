@@ -543,7 +543,7 @@ def measure_speed(model: LlamaForCausalLM, num_sequences: int, num_tokens: int =
 
 
 def replace_card_hashes(settings: dict[str, Any]) -> dict[str, Any]:
-    """A job's settings with the price of each expert in place of the hash of its card.
+    """Replaces the hash of each expert's card in a job's settings by the expert's price.
 
     A card holds measured accuracies too, which no job reads and which differ between profiles and machines.
 

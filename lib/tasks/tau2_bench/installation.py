@@ -25,7 +25,7 @@ _IMPORTS = ("tau2", "loguru", "deepdiff", "orderly_set", "addict", "toml", "docs
 
 
 def explain_absence() -> str:
-    """Why tau2-bench cannot be had here, in one sentence; empty where it can."""
+    """Explains in one sentence why tau2-bench cannot be used here; empty where it can."""
     missing = [name for name in _IMPORTS if util.find_spec(name) is None]
     if missing:
         return f"tau2-bench is not installed (missing: {', '.join(missing)}); {REMEDY}"

@@ -59,7 +59,7 @@ class ServedModel:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A short hash of the weights, such as "fp_0a1b2c3d4e5f": other weights have another fingerprint."""
+        """Hashes the weights to a short text such as "fp_0a1b2c3d4e5f"; other weights have another one."""
         forward = self.forward
         tensors = [forward.embedding, forward.norm, forward.head]
         for layer in forward.layers:
