@@ -80,7 +80,8 @@ def render_claim_cards(verdicts: Sequence[Verdict]) -> tuple[str, str]:
         script=(_CARDS_FOLDER / "board.js").read_text(encoding="utf-8"),
     )
     plain = "\n".join(
-        f"{SIGNS[v.verdict]} {v.claim.id}: {v.label}. {v.claim.statement}" for v in verdicts
+        f"{SIGNS[verdict.verdict]} {verdict.claim.id}: {verdict.label}. {verdict.claim.statement}"
+        for verdict in verdicts
     )
     return html, plain
 
@@ -105,22 +106,22 @@ def _list_menus(verdicts: Sequence[Verdict]) -> dict[str, tuple[str, dict[str, s
     }
 
 
-def _describe_test(v: Verdict) -> str:
+def _describe_test(verdict: Verdict) -> str:
     """Describes how a claim was tested: its kind, its level of evidence, and whether there was headroom.
 
     Args:
-        v: The verdict on the claim.
+        verdict: The verdict on the claim.
     """
-    if v.claim.is_arithmetic:
+    if verdict.claim.is_arithmetic:
         return "arithmetic or an identity, no evidence about models"
-    if v.claim.kind != "direction" or v.verdict == UNTESTABLE:
-        return v.claim.kind
-    question = f"question {v.question}" if v.question else "headroom not measured"
-    evidence_level = EVIDENCE_LEVELS[v.claim.evidence_level]
-    return f"{v.claim.kind} · tested in {evidence_level} · {question}"
+    if verdict.claim.kind != "direction" or verdict.verdict == UNTESTABLE:
+        return verdict.claim.kind
+    question = f"question {verdict.question}" if verdict.question else "headroom not measured"
+    evidence_level = EVIDENCE_LEVELS[verdict.claim.evidence_level]
+    return f"{verdict.claim.kind} · tested in {evidence_level} · {question}"
 
 
-def _list_numbers(v: Verdict) -> list[tuple[str, str]]:
+def _list_numbers(verdict: Verdict) -> list[tuple[str, str]]:
     """Lists the numbers on the card of a claim: that of the paper, then our measurements.
 
     At most MAX_TESTS_ON_CARD of ours are listed; the card shows all tests further down.
@@ -128,28 +129,28 @@ def _list_numbers(v: Verdict) -> list[tuple[str, str]]:
     Returns:
         (name, number as text) of each line; the name is empty where it repeats the one above.
     """
-    lines = [format_test_result(result) for result in v.test_results[:MAX_TESTS_ON_CARD]]
-    num_hidden = len(v.test_results) - MAX_TESTS_ON_CARD
+    lines = [format_test_result(result) for result in verdict.test_results[:MAX_TESTS_ON_CARD]]
+    num_hidden = len(verdict.test_results) - MAX_TESTS_ON_CARD
     if num_hidden > 0:
         lines.append(f"and {num_hidden} more")
 
     # Only the first of our lines has a name.
-    name = "ours" if v.claim.list_metric_keys() else "comes out"
-    numbers = [("paper", format_paper_number(v))]
+    name = "ours" if verdict.claim.list_metric_keys() else "comes out"
+    numbers = [("paper", format_paper_number(verdict))]
     for line in lines:
         numbers.append((name, line))
         name = ""
     return numbers
 
 
-def _list_reasons(v: Verdict) -> list[str]:
+def _list_reasons(verdict: Verdict) -> list[str]:
     """Lists the sentences that explain a verdict: its reason, the source of a discrepancy, and a note."""
-    reasons = [v.reason]
-    if v.discrepancy_source:
-        source = v.claim.discrepancy_source
+    reasons = [verdict.reason]
+    if verdict.discrepancy_source:
+        source = verdict.claim.discrepancy_source
         explanation = source.why if source else ""
-        reasons.append(f"{_DISCREPANCY_SOURCES[v.discrepancy_source]}. {explanation}")
-    reasons.append(v.claim.note)
+        reasons.append(f"{_DISCREPANCY_SOURCES[verdict.discrepancy_source]}. {explanation}")
+    reasons.append(verdict.claim.note)
     return [_write_as_sentence(reason) for reason in reasons if reason]
 
 
@@ -159,13 +160,13 @@ def _write_as_sentence(text: str) -> str:
     return text[:1].upper() + text[1:] + full_stop
 
 
-def _describe_metrics(v: Verdict) -> str:
+def _describe_metrics(verdict: Verdict) -> str:
     """Describes the data of a test in a line: lesson, tolerance, and how many of several tests must hold."""
-    claim = v.claim
+    claim = verdict.claim
     description = f"metrics of {claim.lesson}" if claim.lesson else "no metrics"
     if claim.tolerance:
         description += f", tolerance {format_decimal(claim.tolerance)}"
-    if len(v.test_results) > 1:
+    if len(verdict.test_results) > 1:
         num_needed = "all" if claim.need == "all" else f"at least {claim.need}"
         description += f", {num_needed} needed"
     return description

@@ -38,7 +38,7 @@ def count_by_paper(
     """
     table = {}
     for paper in PAPERS:
-        of_paper = [v for v in verdicts if v.claim.paper == paper]
+        of_paper = [verdict for verdict in verdicts if verdict.claim.paper == paper]
         table[paper] = {name: count_verdicts(of_paper, name, kind) for name in VERDICT_LABELS}
     return table
 
@@ -81,13 +81,17 @@ def count_by_evidence(verdicts: Sequence[Verdict]) -> dict[str, dict[str, dict[s
 
 def select_losses(verdicts: Sequence[Verdict]) -> list[Verdict]:
     """Directions that do not hold: what models and recorded outcomes say against a paper, or against a method."""
-    return [v for v in verdicts if v.claim.kind == "direction" and v.verdict == FAILS]
+    return [
+        verdict
+        for verdict in verdicts
+        if verdict.claim.kind == "direction" and verdict.verdict == FAILS
+    ]
 
 
 def title_verdict_counts(verdicts: Sequence[Verdict]) -> str:
     """The verdict counts as the title of their figure."""
-    directions = [v for v in verdicts if v.claim.kind == "direction"]
-    formulas = [v for v in verdicts if v.claim.kind == "formula"]
+    directions = [verdict for verdict in verdicts if verdict.claim.kind == "direction"]
+    formulas = [verdict for verdict in verdicts if verdict.claim.kind == "formula"]
     return f"Directions: {describe_outcome(directions)}. Formulas: {describe_outcome(formulas)}"
 
 
@@ -174,17 +178,17 @@ def state_conclusion(verdicts: Sequence[Verdict]) -> str:
         How many directions hold, one by one and after the correction for multiple testing, how many rest on scripts
         or arithmetic, and how many formulas fail by whose error.
     """
-    directions = [v for v in verdicts if v.claim.kind == "direction"]
+    directions = [verdict for verdict in verdicts if verdict.claim.kind == "direction"]
     num_survivors = len(multiple_testing.select_survivors(verdicts))
-    num_scripted = sum(v.evidence == "scripted" for v in directions)
-    num_arithmetic = sum(v.claim.is_arithmetic for v in verdicts)
+    num_scripted = sum(verdict.evidence == "scripted" for verdict in directions)
+    num_arithmetic = sum(verdict.claim.is_arithmetic for verdict in verdicts)
 
     # Formulas that fail, by whose error it is.
     num_hold = count_verdicts(verdicts, HOLDS, "formula")
     num_fail = count_verdicts(verdicts, FAILS, "formula")
-    num_paper_errors = sum(v.discrepancy_source == "paper" for v in verdicts)
-    num_our_errors = sum(v.discrepancy_source == "ours" for v in verdicts)
-    num_unexplained = sum(v.discrepancy_source == "nobody yet" for v in verdicts)
+    num_paper_errors = sum(verdict.discrepancy_source == "paper" for verdict in verdicts)
+    num_our_errors = sum(verdict.discrepancy_source == "ours" for verdict in verdicts)
+    num_unexplained = sum(verdict.discrepancy_source == "nobody yet" for verdict in verdicts)
     errors = f"{num_paper_errors} by an error of the paper, {num_our_errors} by one of ours"
     if num_unexplained:
         errors += f", {num_unexplained} unexplained"

@@ -83,6 +83,16 @@ def parse_test(
 
 @lru_cache(maxsize=4096)
 def _parse_test_once(text: str, quotes: frozenset[str], functions: frozenset[str]) -> ParsedTest:
+    """Parses a test expression; equal arguments give the cached result.
+
+    Args:
+        text: The expression.
+        quotes: Names of numbers that are quoted from a paper.
+        functions: Names of functions that are allowed besides the built-in ones.
+
+    Returns:
+        Both sides of the comparison as syntax trees, its sign, and the metrics that are read.
+    """
     if len(text) > MAX_CHARACTERS:
         raise ClaimError(
             f"{text[:60]!r}... has {len(text):,} characters; a test has at most {MAX_CHARACTERS}"

@@ -63,16 +63,16 @@ def plot_clearness(verdicts: Sequence[Verdict]) -> Figure:
 
         # A line of markers per paper, from the least clear direction to the clearest.
         for row, paper in enumerate(PAPERS):
-            of_paper = [v for v in family if v.claim.paper == paper]
+            of_paper = [verdict for verdict in family if verdict.claim.paper == paper]
             of_paper.sort(key=multiple_testing.compute_clearness)
-            for rank, v in enumerate(of_paper):
-                clearness = multiple_testing.compute_clearness(v)
+            for rank, verdict in enumerate(of_paper):
+                clearness = multiple_testing.compute_clearness(verdict)
                 x = max(-_MAX_CLEARNESS, min(_MAX_CLEARNESS, clearness))
                 # Five heights in turn, so that markers do not hide each other.
                 y = row + 0.1 * (rank % 5 - 2)
-                shade = plots.text_colour(plots.colour(v.verdict))  # markers are small
+                shade = plots.text_colour(plots.colour(verdict.verdict))  # markers are small
                 axes.plot(x, y, "o", color=shade, markersize=6)
-                if v.claim.id in survivors:
+                if verdict.claim.id in survivors:
                     axes.plot(x, y, "o", color="none", markeredgecolor="black", markersize=11)
 
         # Zero, and where an interval of 95 % ends at zero.
@@ -93,7 +93,7 @@ def plot_clearness(verdicts: Sequence[Verdict]) -> Figure:
 def title_clearness(verdicts: Sequence[Verdict]) -> str:
     """Writes the title of the figure: how many directions hold before and after Holm's correction."""
     family = multiple_testing.select_family(verdicts)
-    num_holding = sum(v.verdict == HOLDS for v in family)
+    num_holding = sum(verdict.verdict == HOLDS for verdict in family)
     num_survivors = len(multiple_testing.select_survivors(verdicts))
     return (
         f"Of {num_holding} directions that hold one by one, {num_survivors} hold with all of them "

@@ -27,12 +27,15 @@ Z_ALPHA = float(norm.ppf(1 - ALPHA))  # 1.96, half-width of the interval in stan
 def select_family(verdicts: Sequence[Verdict]) -> list[Verdict]:
     """Selects the family of tests for Holm's correction: directions decided by sampled differences with intervals."""
     family = []
-    for v in verdicts:
-        is_tested = v.claim.kind == "direction" and v.verdict not in (UNTESTABLE, COMPARED)
-        is_sampled = any(result.is_sampled for result in v.test_results)
-        has_intervals = all(result.difference.known for result in v.test_results)
+    for verdict in verdicts:
+        is_tested = verdict.claim.kind == "direction" and verdict.verdict not in (
+            UNTESTABLE,
+            COMPARED,
+        )
+        is_sampled = any(result.is_sampled for result in verdict.test_results)
+        has_intervals = all(result.difference.known for result in verdict.test_results)
         if is_tested and is_sampled and has_intervals:
-            family.append(v)
+            family.append(verdict)
     return family
 
 
@@ -97,8 +100,12 @@ def select_survivors(verdicts: Sequence[Verdict]) -> set[str]:
         Ids of the claims.
     """
     family = select_family(verdicts)
-    p_values = {v.claim.id: compute_p_value(v) for v in family}
+    p_values = {verdict.claim.id: compute_p_value(verdict) for verdict in family}
     frame = pd.DataFrame({"p_value": p_values}, dtype=float)
     is_clear = set(frame.index[stats.holm(frame, ALPHA)])
     # A direction whose question is not open does not hold, however clear its difference is.
-    return {v.claim.id for v in family if v.verdict == HOLDS and v.claim.id in is_clear}
+    return {
+        verdict.claim.id
+        for verdict in family
+        if verdict.verdict == HOLDS and verdict.claim.id in is_clear
+    }

@@ -23,8 +23,8 @@ _DISCREPANCY_SOURCES = {"paper": "the paper's", "ours": "ours", "nobody yet": "n
 _MIN_P_VALUE = 1e-4  # smaller ones are not worth their digits
 
 
-def _describe_place(v: Verdict) -> str:
-    return f"{PAPERS[v.claim.paper]}, {v.claim.place}"
+def _describe_place(verdict: Verdict) -> str:
+    return f"{PAPERS[verdict.claim.paper]}, {verdict.claim.place}"
 
 
 def _make_table(rows: list[dict[str, object]], columns: Sequence[str]) -> pd.DataFrame:
@@ -32,12 +32,12 @@ def _make_table(rows: list[dict[str, object]], columns: Sequence[str]) -> pd.Dat
     return pd.DataFrame(rows or [dict.fromkeys(columns, None)], columns=list(columns))
 
 
-def tabulate_tests(v: Verdict) -> pd.DataFrame:
+def tabulate_tests(verdict: Verdict) -> pd.DataFrame:
     """Tabulates the tests of one claim: difference with interval, minimum detectable effect and verdict, a row
     each.
     """
     rows = []
-    for result in v.test_results:
+    for result in verdict.test_results:
         rows.append(
             {
                 "test": result.test,
@@ -59,11 +59,11 @@ def list_interval_verdicts(verdicts: Sequence[Verdict]) -> list[Verdict]:
     "not testable".
     """
     decided = []
-    for v in verdicts:
-        words = {v.verdict, *(result.verdict for result in v.test_results)}
-        is_decided = v.claim.kind == "direction" and words <= {HOLDS, FAILS, UNDECIDED}
-        if is_decided and v.claim.need == "all" and not v.claim.judged:
-            decided.append(v)
+    for verdict in verdicts:
+        words = {verdict.verdict, *(result.verdict for result in verdict.test_results)}
+        is_decided = verdict.claim.kind == "direction" and words <= {HOLDS, FAILS, UNDECIDED}
+        if is_decided and verdict.claim.need == "all" and not verdict.claim.judged:
+            decided.append(verdict)
     return decided
 
 
@@ -89,13 +89,13 @@ def tabulate_evidence(verdicts: Sequence[Verdict]) -> pd.DataFrame:
 
 def tabulate_directions_by_level(verdicts: Sequence[Verdict]) -> pd.DataFrame:
     """Tabulates the verdicts on the directions of each paper: a row per paper, a column per level of evidence."""
-    directions = [v for v in verdicts if v.claim.kind == "direction"]
+    directions = [verdict for verdict in verdicts if verdict.claim.kind == "direction"]
     rows = []
     for paper, paper_name in PAPERS.items():
         row: dict[str, object] = {"paper": paper_name}
-        of_paper = [v for v in directions if v.claim.paper == paper]
+        of_paper = [verdict for verdict in directions if verdict.claim.paper == paper]
         for level, level_name in EVIDENCE_LEVELS.items():
-            on_level = [v for v in of_paper if v.claim.evidence_level == level]
+            on_level = [verdict for verdict in of_paper if verdict.claim.evidence_level == level]
             row[level_name] = counts.describe_outcome(on_level) if on_level else "not asked"
         rows.append(row)
     return _make_table(rows, ("paper", *EVIDENCE_LEVELS.values()))
@@ -103,18 +103,26 @@ def tabulate_directions_by_level(verdicts: Sequence[Verdict]) -> pd.DataFrame:
 
 def tabulate_directions(verdicts: Sequence[Verdict]) -> pd.DataFrame:
     """Tabulates every tested direction: level of evidence, headroom, verdict and minimum detectable effect."""
-    directions = [v for v in verdicts if v.claim.kind == "direction" and v.verdict != UNTESTABLE]
+    directions = [
+        verdict
+        for verdict in verdicts
+        if verdict.claim.kind == "direction" and verdict.verdict != UNTESTABLE
+    ]
     # Level by level; within a level in the order of the file.
     levels = list(EVIDENCE_LEVELS)
     rows = [
         {
-            "claim": v.claim.id,
-            "evidence level": v.claim.evidence_level,
-            "question": v.question or "not measured",
-            "verdict": v.label,
-            "minimum detectable effect": number(v.mde) if math.isfinite(v.mde) else None,
+            "claim": verdict.claim.id,
+            "evidence level": verdict.claim.evidence_level,
+            "question": verdict.question or "not measured",
+            "verdict": verdict.label,
+            "minimum detectable effect": number(verdict.mde)
+            if math.isfinite(verdict.mde)
+            else None,
         }
-        for v in sorted(directions, key=lambda v: levels.index(v.claim.evidence_level))
+        for verdict in sorted(
+            directions, key=lambda verdict: levels.index(verdict.claim.evidence_level)
+        )
     ]
     columns = ("claim", "evidence level", "question", "verdict", "minimum detectable effect")
     return _make_table(rows, columns)
@@ -125,13 +133,13 @@ def tabulate_losses(verdicts: Sequence[Verdict]) -> pd.DataFrame:
     numbers.
     """
     rows = []
-    for v in counts.select_losses(verdicts):
-        failed = [result for result in v.test_results if result.verdict == FAILS]
+    for verdict in counts.select_losses(verdicts):
+        failed = [result for result in verdict.test_results if result.verdict == FAILS]
         rows.append(
             {
-                "claim": v.claim.statement,
-                "where": _describe_place(v),
-                "evidence level": v.claim.evidence_level,
+                "claim": verdict.claim.statement,
+                "where": _describe_place(verdict),
+                "evidence level": verdict.claim.evidence_level,
                 "measured": "; ".join(map(format_test_result, failed)),
             }
         )
@@ -141,17 +149,17 @@ def tabulate_losses(verdicts: Sequence[Verdict]) -> pd.DataFrame:
 def tabulate_failed_formulas(verdicts: Sequence[Verdict]) -> pd.DataFrame:
     """Tabulates the formulas that fail: claim, place in the paper, what comes out, whose error it is and why."""
     rows = []
-    for v in verdicts:
-        if not v.discrepancy_source:
+    for verdict in verdicts:
+        if not verdict.discrepancy_source:
             continue
-        failed = [result for result in v.test_results if result.verdict == FAILS]
-        source = v.claim.discrepancy_source
+        failed = [result for result in verdict.test_results if result.verdict == FAILS]
+        source = verdict.claim.discrepancy_source
         rows.append(
             {
-                "claim": v.claim.statement,
-                "where": _describe_place(v),
+                "claim": verdict.claim.statement,
+                "where": _describe_place(verdict),
                 "comes out": "; ".join(map(format_test_result, failed)),
-                "fault": _DISCREPANCY_SOURCES[v.discrepancy_source],
+                "fault": _DISCREPANCY_SOURCES[verdict.discrepancy_source],
                 "why": source.why if source else "",
             }
         )
@@ -161,9 +169,9 @@ def tabulate_failed_formulas(verdicts: Sequence[Verdict]) -> pd.DataFrame:
 def tabulate_untestable(verdicts: Sequence[Verdict]) -> pd.DataFrame:
     """Tabulates why claims could not be tested: a row per reason, the most frequent first."""
     ids_by_reason: dict[str, list[str]] = {}
-    for v in verdicts:
-        if v.verdict == UNTESTABLE:
-            ids_by_reason.setdefault(v.reason, []).append(v.claim.id)
+    for verdict in verdicts:
+        if verdict.verdict == UNTESTABLE:
+            ids_by_reason.setdefault(verdict.reason, []).append(verdict.claim.id)
     commonest_first = sorted(ids_by_reason.items(), key=lambda item: -len(item[1]))
     rows = [
         {"reason": reason, "claims": len(claim_ids), "which": listed(claim_ids)}
@@ -175,17 +183,17 @@ def tabulate_untestable(verdicts: Sequence[Verdict]) -> pd.DataFrame:
 def tabulate_magnitudes(verdicts: Sequence[Verdict]) -> pd.DataFrame:
     """Tabulates measured numbers beside those of the papers, with their ratio."""
     rows = []
-    for v in verdicts:
+    for verdict in verdicts:
         # A ratio to a printed 0 does not exist.
-        if v.verdict == COMPARED and v.claim.number:
-            estimate = v.test_results[0].lhs
+        if verdict.verdict == COMPARED and verdict.claim.number:
+            estimate = verdict.test_results[0].lhs
             rows.append(
                 {
-                    "what": v.claim.statement,
-                    "where": _describe_place(v),
-                    "paper's": format_paper_number(v),
+                    "what": verdict.claim.statement,
+                    "where": _describe_place(verdict),
+                    "paper's": format_paper_number(verdict),
                     "ours": format_estimate(estimate),
-                    "ours / paper's": number(estimate.value / v.claim.number, 2),
+                    "ours / paper's": number(estimate.value / verdict.claim.number, 2),
                 }
             )
     return _make_table(rows, ("what", "where", "paper's", "ours", "ours / paper's"))
@@ -194,17 +202,19 @@ def tabulate_magnitudes(verdicts: Sequence[Verdict]) -> pd.DataFrame:
 def tabulate_multiple_testing(verdicts: Sequence[Verdict]) -> pd.DataFrame:
     """Tabulates the directions that hold by rising p-value, and whether they hold after Holm's correction."""
     survivors = multiple_testing.select_survivors(verdicts)
-    holding = [v for v in multiple_testing.select_family(verdicts) if v.verdict == HOLDS]
+    holding = [
+        verdict for verdict in multiple_testing.select_family(verdicts) if verdict.verdict == HOLDS
+    ]
     rows = []
-    for v in sorted(holding, key=multiple_testing.compute_p_value):
+    for verdict in sorted(holding, key=multiple_testing.compute_p_value):
         # Very small p-values are given as a bound; their digits rest on the normal approximation.
-        p_value = multiple_testing.compute_p_value(v)
-        survives = v.claim.id in survivors
+        p_value = multiple_testing.compute_p_value(verdict)
+        survives = verdict.claim.id in survivors
         rows.append(
             {
-                "claim": v.claim.statement,
-                "where": _describe_place(v),
-                "verdict": v.label,
+                "claim": verdict.claim.statement,
+                "where": _describe_place(verdict),
+                "verdict": verdict.label,
                 "p": f"<{_MIN_P_VALUE:.4f}" if p_value < _MIN_P_VALUE else f"{p_value:.4f}",
                 "all tested at once": VERDICT_LABELS[HOLDS] if survives else "not clear enough",
             }
@@ -215,8 +225,8 @@ def tabulate_multiple_testing(verdicts: Sequence[Verdict]) -> pd.DataFrame:
 def describe_missing_intervals(verdicts: Sequence[Verdict]) -> str:
     """Lists in a sentence the claims that are undecided because a single run gives no interval."""
     claim_ids = []
-    for v in verdicts:
-        lacks_interval = any(result.lacks_interval for result in v.test_results)
-        if v.verdict == UNDECIDED and lacks_interval:
-            claim_ids.append(v.claim.id)
+    for verdict in verdicts:
+        lacks_interval = any(result.lacks_interval for result in verdict.test_results)
+        if verdict.verdict == UNDECIDED and lacks_interval:
+            claim_ids.append(verdict.claim.id)
     return f"Undecided for want of an interval: {listed(claim_ids, 'none')}."

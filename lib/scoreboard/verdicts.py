@@ -179,6 +179,22 @@ def judge_claims(claims: Sequence[Claim], metrics: Metrics) -> list[Verdict]:
 
 
 def _judge_claim(claim: Claim, metrics: Metrics) -> Verdict:
+    """Decides one claim: by its tests, and then by what could make them meaningless.
+
+    A claim cannot hold where a control without the method passes the same tests, where choosing can gain too little,
+    where
+    a model gave too few usable replies, or where a script stands in for the model.
+
+    Args:
+        claim: The claim with its tests.
+        metrics: What the lessons measured.
+
+    Returns:
+        The verdict, with the results of the tests and the reason.
+
+    Raises:
+        ClaimError: A test reads a metric whose key is misspelled.
+    """
     if claim.untestable:
         return Verdict(claim, UNTESTABLE, (), (), claim.untestable)
 
