@@ -230,7 +230,14 @@ def _read_stages(root: Path) -> dict[str, dict]:
 
 
 def read_dependencies(root: Path = ROOT) -> dict[str, set[str]]:
-    """The earlier lessons that each lesson needs: those whose files its stage reads, and `UNDERSTOOD_FROM`."""
+    """Reads which earlier lessons each lesson needs.
+
+    Args:
+        root: The project's folder.
+
+    Returns:
+        {number of a lesson: numbers of the lessons whose files it reads, or whose ideas it builds on}.
+    """
     stages = _read_stages(root)
     stage_by_output = {}
     for name, stage in stages.items():
@@ -248,23 +255,34 @@ def read_dependencies(root: Path = ROOT) -> dict[str, set[str]]:
 
 
 def direct_dependencies(needs: dict[str, set[str]]) -> dict[str, set[str]]:
-    """Dependencies that do not follow from others: if 05 needs 03 and 03 needs 01, then 05 -> 01 is left out."""
+    """Removes dependencies that follow from others: where 05 needs 03 and 03 needs 01, 01 is not listed for 05.
 
-    def everything_below(number: str) -> set[str]:
-        return needs[number].union(*(everything_below(lesson) for lesson in needs[number]))
+    Args:
+        needs: All lessons that each lesson needs.
 
-    return {
-        number: {
-            lesson
-            for lesson in lessons
-            if not any(lesson in everything_below(other) for other in lessons - {lesson})
-        }
-        for number, lessons in needs.items()
-    }
+    Returns:
+        The same without those that follow from others (transitive reduction).
+    """
+
+    def list_ancestors(number: str) -> set[str]:
+        return needs[number].union(*(list_ancestors(lesson) for lesson in needs[number]))
+
+    direct = {}
+    for number, lessons in needs.items():
+        implied = set().union(*(list_ancestors(lesson) for lesson in lessons))
+        direct[number] = lessons - implied
+    return direct
 
 
 def draw_dependencies(needs: dict[str, set[str]]) -> Figure:
-    """Draws lessons as boxes, from left to right by the longest chain of lessons that they need."""
+    """Draws the lessons as boxes with arrows between them, from left to right by what they depend on.
+
+    Args:
+        needs: Lessons that each lesson needs.
+
+    Returns:
+        The figure; dashed boxes are homework.
+    """
     direct = direct_dependencies(needs)
 
     def depth(number: str) -> int:
@@ -298,7 +316,7 @@ def draw_dependencies(needs: dict[str, set[str]]) -> Figure:
 
 
 def format_text() -> str:
-    """The course for a terminal."""
+    """Formats the course as plain text for a terminal."""
     lines = []
     for number, session in enumerate(SESSIONS, 1):
         lines += [
@@ -330,7 +348,11 @@ def readme_rows() -> list[str]:
 
 
 def _shorten_ids(ids: tuple[str, ...]) -> str:
-    """Ids by lesson: 08.1, 2, 3; 11.2."""
+    """Groups the ids of exercises by lesson, such as "08.1, 2, 3; 11.2".
+
+    Args:
+        ids: Such as "08.1".
+    """
     numbers_by_lesson: dict[str, list[str]] = {}
     for id in ids:
         lesson, number = id.split(".")
@@ -341,7 +363,11 @@ def _shorten_ids(ids: tuple[str, ...]) -> str:
 
 
 def render_page(root: Path = ROOT) -> str:
-    """Renders the course as a page that loads nothing, with links to what each session uses."""
+    """Renders the course as an HTML page that loads nothing, with links to the material of each session.
+
+    Args:
+        root: The project's folder.
+    """
     names = lesson_names(root)
     needs = read_dependencies(root)
     svg = base64.b64encode(render_svg(draw_dependencies(needs))).decode()
@@ -366,7 +392,12 @@ def render_page(root: Path = ROOT) -> str:
 
 
 def _render_session(session: CourseSession, names: dict[str, str]) -> str:
-    """One session as a table, in Markdown."""
+    """Renders one session of the course as a table in Markdown.
+
+    Args:
+        session: The session.
+        names: Names of lessons by number.
+    """
     earlier = ", ".join(str(number) for number in session.sessions_needed) or "none"
     rows = {
         "lessons": _link_lessons(session.lessons, names),
@@ -385,7 +416,12 @@ def _render_session(session: CourseSession, names: dict[str, str]) -> str:
 
 
 def _link_lessons(numbers: tuple[str, ...], names: dict[str, str]) -> str:
-    """Links to pages, slides and student copies of lessons, and to the solutions."""
+    """Writes Markdown links to pages, slides and student copies of lessons, and to the solutions.
+
+    Args:
+        numbers: Of the lessons.
+        names: Names of lessons by number.
+    """
     links = [
         f"[{names[number]}]({names[number]}.html) ([slides](slides/{names[number]}.html), "
         f"[student copy](../student/{names[number]}.ipynb))"

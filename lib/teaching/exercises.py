@@ -55,7 +55,12 @@ def load(number: str | None = None) -> dict[str, Exercises]:
 
 
 def make_cells(number: str, exercises: Exercises) -> list[nbformat.NotebookNode]:
-    """Makes the cells of a lesson's exercises: introduction, import, and two for each exercise."""
+    """Makes the notebook cells of a lesson's exercises: introduction, import, and two cells for each exercise.
+
+    Args:
+        number: Of the lesson.
+        exercises: The exercises.
+    """
     v4 = nbformat.v4
     cells = [
         v4.new_markdown_cell(INTRO),
@@ -77,7 +82,7 @@ def is_exercise(cell: nbformat.NotebookNode) -> bool:
 def replace_teaching_cells(
     notebook: nbformat.NotebookNode, number: str, exercises: Exercises, quiz: Quiz
 ) -> nbformat.NotebookNode:
-    """A clean copy of a lesson with this quiz, its further reading, these exercises and no others.
+    """Copies a lesson with this quiz, its further reading, these exercises and no others.
 
     Args:
         notebook: The lesson.
@@ -101,7 +106,14 @@ def replace_teaching_cells(
 
 
 def write(folder: Path) -> list[Path]:
-    """Brings exercises, quiz and reading of every lesson in a folder up to date; returns the paths that changed."""
+    """Updates the exercises, quiz and reading list in every notebook of a folder.
+
+    Args:
+        folder: Of the notebooks.
+
+    Returns:
+        Paths of the notebooks that changed.
+    """
     # Only what differs is written, so that the paths returned are real changes.
     changed = []
     quiz_by_lesson = quizzes.load()

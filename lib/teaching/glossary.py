@@ -69,7 +69,11 @@ def read(path: str | Path = ROOT / SOURCE) -> list[Term]:
 
 
 def render_page(terms: list[Term]) -> str:
-    """Renders the page, with links to the reports beside it."""
+    """Renders the glossary as an HTML page, with links to the pages of lessons.
+
+    Args:
+        terms: All terms in order.
+    """
     first_slugs: dict[str, str] = {}  # by initial letter, in the order of the terms
     for term in terms:
         first_slugs.setdefault(term.term[0].upper(), term.slug)

@@ -33,7 +33,12 @@ def is_quiz(cell: nbformat.NotebookNode) -> bool:
 
 
 def make_cells(number: str, quiz: Quiz) -> list[nbformat.NotebookNode]:
-    """Makes the two cells of a lesson's quiz."""
+    """Makes the two notebook cells of a lesson's quiz: its questions, and a cell for the answers.
+
+    Args:
+        number: Of the lesson.
+        quiz: The questions.
+    """
     questions = [question.markdown(i) for i, question in enumerate(quiz.questions, 1)]
     lines = [f"from lib.teaching.quizzes_by_lesson.lesson_{number} import quiz", ""]
     lines += [f"quiz({i}, None)" for i in range(1, len(quiz.questions) + 1)]
@@ -78,7 +83,19 @@ def insert_quiz(
 def _find_place(
     cells: list[nbformat.NotebookNode], number: str, heading: str | None
 ) -> tuple[int, int]:
-    """The index of the cell with the heading that should follow, and the heading's offset in its text."""
+    """Finds where the quiz is inserted: before a heading, the nearest to the middle of the notebook.
+
+    Args:
+        cells: Of the notebook.
+        number: Of the lesson, for the error message.
+        heading: The heading that must follow; None for any heading of a section.
+
+    Returns:
+        Index of the cell with the heading, and the heading's offset in its text.
+
+    Raises:
+        ValueError: There is no such heading.
+    """
     # Places are counted in characters, which cutting a cell does not change, but for blank lines.
     places = []
     position = 0

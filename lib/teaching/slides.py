@@ -53,10 +53,13 @@ class Slide:
 
 
 def split_at_headings(text: str) -> list[tuple[str, str]]:
-    """Cuts Markdown before every heading of the first three levels.
+    """Splits Markdown before every heading of the first three levels.
+
+    Args:
+        text: Markdown.
 
     Returns:
-        The heading (or "") and the text of each section, heading included.
+        (heading or "", text with the heading) of each section.
     """
     sections: list[list[str]] = [[]]  # lines of each
     in_code_block = False
@@ -117,7 +120,12 @@ class _Deck:
         self.slides.append(Slide("" if heading else self.heading))
 
     def add_prose(self, cell: nbformat.NotebookNode, number: int) -> None:
-        """Adds a Markdown cell: each heading begins a slide, and so does text after a figure."""
+        """Adds a Markdown cell to the slides: each heading begins a slide, and so does text after a figure.
+
+        Args:
+            cell: The cell.
+            number: Its number, for error messages.
+        """
         for heading, text in split_at_headings(cell.source):
             begins = heading or not self.slides or self.slides[-1].full
             # A heading takes over a slide that is still empty.
@@ -131,7 +139,13 @@ class _Deck:
             self.slides[-1].body += f'<div class="prose">{prose}</div>\n'
 
     def add_code(self, cell: nbformat.NotebookNode, number: int) -> None:
-        """Adds folded code and its output, on the slide of the text before it unless that one is full."""
+        """Adds a code cell and its output to the slides, folded, on the slide of the text before it unless that is
+        full.
+
+        Args:
+            cell: The cell, with outputs.
+            number: Its number, for error messages.
+        """
         if not self.slides or self.slides[-1].full:
             self.begin_slide()
         outputs = [output for output in cell.outputs if not _shows_wall_times(output)]

@@ -63,7 +63,15 @@ def blank_functions(source: str) -> str:
 
 
 def _list_functions(node: ast.AST, prefix: str = "") -> Iterator[tuple[str, _Function]]:
-    """Outermost functions and the methods of classes, with their names such as `Router.choose`."""
+    """Lists the outermost functions of a program, and the methods of its classes.
+
+    Args:
+        node: Syntax tree.
+        prefix: Put before names, such as "Router." within a class.
+
+    Yields:
+        (name such as "Router.choose", syntax tree) of each.
+    """
     for child in ast.iter_child_nodes(node):
         if isinstance(child, _Function):
             yield prefix + child.name, child
@@ -74,7 +82,16 @@ def _list_functions(node: ast.AST, prefix: str = "") -> Iterator[tuple[str, _Fun
 
 
 def _write_stub(source: str, name: str, function: _Function) -> list[str]:
-    """The lines of a function without its body."""
+    """Writes a function without its body, which raises NotImplementedError instead.
+
+    Args:
+        source: The whole program.
+        name: Of the function.
+        function: Its syntax tree.
+
+    Returns:
+        Lines: signature, docstring and the raise.
+    """
     first_statement = function.body[0]
     decorators = getattr(first_statement, "decorator_list", [])  # of a function inside the function
     body_start = min([first_statement, *decorators], key=lambda node: node.lineno)
@@ -96,7 +113,15 @@ def _write_stub(source: str, name: str, function: _Function) -> list[str]:
 
 
 def _find_end_line(lines: list[str], function: _Function) -> int:
-    """The number of a function's last line, comments at the end of its body included."""
+    """Finds the last line of a function, comments at the end of its body included.
+
+    Args:
+        lines: Of the program.
+        function: Syntax tree of the function.
+
+    Returns:
+        Its number, counted from 1.
+    """
     end_line = function.end_lineno
     for number, line in enumerate(lines[end_line:], end_line + 1):
         text = line.strip()

@@ -39,7 +39,15 @@ def make_notebook(root: Path = ROOT) -> nbformat.NotebookNode:
 
 
 def _list_methods(root: Path, number: str) -> list[str]:
-    """The sources of the cells of a lesson that student copies show as stubs."""
+    """Reads the code cells of a lesson that students must write themselves.
+
+    Args:
+        root: The project's folder.
+        number: Of the lesson.
+
+    Returns:
+        Source code of each cell.
+    """
     sources = []
     for path in sorted((root / "notebooks").glob(f"{number}_*.ipynb")):
         for cell in strip_outputs.read(path).cells:
@@ -49,7 +57,11 @@ def _list_methods(root: Path, number: str) -> list[str]:
 
 
 def _make_exercise_cells(exercise: Exercise) -> list[nbformat.NotebookNode]:
-    """The question with its worked solution, and the cell that checks it."""
+    """Makes two cells for an exercise: the question with its worked solution, and the check of the solution.
+
+    Args:
+        exercise: The exercise.
+    """
     text = f"{exercise.markdown()}\n\n{exercise.worked}"
     answer = f'EXERCISES["{exercise.id}"].answer'
     if callable(exercise.answer):

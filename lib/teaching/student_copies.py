@@ -35,7 +35,14 @@ beside it. `make student` wrote this file, and never overwrites one that you hav
 
 
 def make_copy(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
-    """Makes a student's copy of a lesson."""
+    """Makes the student's copy of a lesson: solutions become stubs, and there are cells for notes.
+
+    Args:
+        notebook: Of the lesson.
+
+    Returns:
+        A notebook; cells that call a stub are marked as allowed to fail.
+    """
     cells = []
     awaits_tests = False  # since the last stub no code came
     stub_names = set()
@@ -60,7 +67,11 @@ def make_copy(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
 
 
 def make_workbook(root: Path) -> nbformat.NotebookNode:
-    """Makes a notebook with the exercises of all lessons under `root`, one section each."""
+    """Makes a notebook with the exercises of all lessons, one section each.
+
+    Args:
+        root: The project's folder.
+    """
     cells = [nbformat.v4.new_markdown_cell(_OPENING)]
     for number, lesson_exercises in exercises.load().items():
         for path in sorted((root / "notebooks").glob(f"{number}_*.ipynb")):

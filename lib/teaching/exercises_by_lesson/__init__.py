@@ -94,7 +94,11 @@ class Exercise:
         return bool(np.allclose(numbers, solution, rtol=0, atol=self.tolerance))
 
     def help_after(self, num_misses: int) -> str:
-        """What helps after so many answers that were not right: nudge, hint, where the solution is."""
+        """Chooses the help after some wrong answers: first a nudge, then a hint, then where the solution is.
+
+        Args:
+            num_misses: Wrong answers so far.
+        """
         if num_misses == 1 and self.nudge:
             return f"Nudge: {self.nudge}."
         if num_misses < MISSES_BEFORE_SOLUTION:

@@ -29,7 +29,14 @@ def find_best_of_each_objective(points: np.ndarray) -> np.ndarray:
 
 
 def _check_front(answer) -> bool | str:
-    """Compares an answer with the Pareto front of random points."""
+    """Checks a function that marks the points on the Pareto front, on random points.
+
+    Args:
+        answer: The student's solution, from (n, 3) points to (n,) bool.
+
+    Returns:
+        True, or what is wrong.
+    """
     for n in (1, 2, 8, 40):
         points = seeds.rng("exercise", "front", seed=n).random((n, 3)).round(2)
         on_front = np.asarray(answer(points))

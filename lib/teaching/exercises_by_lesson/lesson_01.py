@@ -18,7 +18,14 @@ def take_mean(reward: np.ndarray, observation: np.ndarray) -> np.ndarray:
 
 
 def _check_reward(answer) -> bool | str:
-    """Checks that a reward grows with each objective, is 0 without one, and is a for (a, a, a)."""
+    """Checks that a reward grows with each objective, is 0 without one, and is a for (a, a, a).
+
+    Args:
+        answer: The student's solution, from objectives (n, 3) and observations (n, 13) to (n,) rewards.
+
+    Returns:
+        True, or what is wrong.
+    """
     rng = seeds.rng("exercise", "objective")
     objectives, observation = rng.random((64, 3)), rng.random((64, 13))
     rewards = np.asarray(answer(objectives, observation), dtype=float)

@@ -51,7 +51,14 @@ answer = assemble_prompt'''
 
 
 def assemble_prompt(sections: list[PromptSection]) -> list[dict[str, str]]:
-    """Join the sections of a prompt into a system and a user message."""
+    """Joins the sections of a prompt into a system message and a user message.
+
+    Args:
+        sections: Text and role of each section, in order.
+
+    Returns:
+        {"role", "content"} of each role that has a section.
+    """
     messages = []
     for role in ("system", "user"):
         texts = [section.text for section in sections if section.role == role]
@@ -66,7 +73,15 @@ def assemble_in_one_message(sections: list[PromptSection]) -> list[dict[str, str
 
 
 def _check_assembly(answer) -> bool | str:
-    """Checks an assembly function on every order of four sections, and on prompts without a system section."""
+    """Checks a function that assembles a prompt, on every order of four sections, and on prompts without a system
+    section.
+
+    Args:
+        answer: The student's solution, from sections to messages.
+
+    Returns:
+        True, or what is wrong.
+    """
     sections = (
         PromptSection("instr", "system", "# Role\nYou steer."),
         PromptSection("mem_l", "system", "# Summary\nSO-d1 has worked."),
@@ -119,7 +134,15 @@ def fit_without_prior(features: np.ndarray, utilities: np.ndarray) -> np.ndarray
 
 
 def _check_linucb(answer) -> bool | str:
-    """Checks the linear models on one state, on states that share nothing, and on random ones."""
+    """Checks a function that fits the linear models of LinUCB: on one state, on states that share nothing, and on
+    random ones.
+
+    Args:
+        answer: The student's solution, from features (n, d) and utilities (n, policies) to weights (policies, d).
+
+    Returns:
+        True, or what is wrong.
+    """
     one_state = np.asarray(answer(np.array([[2.0, 0.0]]), np.array([[1.0, 0.5]])))
     if one_state.shape != (2, 2):
         return f"2 features and 2 policies need shape (2, 2), got {one_state.shape}"
@@ -172,6 +195,14 @@ class MostProgress(NumericModel):
     name = "most progress"
 
     def decide(self, contexts: Sequence[DecisionContext]) -> list[Decision]:
+        """Chooses the policy with the most progress in its simulation.
+
+        Args:
+            contexts: The situation of each episode, with the simulated results of all policies.
+
+        Returns:
+            A decision per episode.
+        """
         decisions = []
         for context in contexts:
             # The last criterion of students is progress.
@@ -216,7 +247,16 @@ def _raise_if_unwritten(model: DecisionModel) -> None:
 
 
 def _needs_fewer_steps(answer, settings: Params, zoo: str | Path | None = None) -> bool | str:
-    """Checks that episodes end earlier than with random decisions."""
+    """Checks that episodes end earlier than with random decisions.
+
+    Args:
+        answer: The student's solution, a decision model.
+        settings: Of the environment.
+        zoo: Folder of the policies; None for the usual one.
+
+    Returns:
+        True, or what is wrong.
+    """
     _raise_if_unwritten(answer)  # before policies are trained for it
     length = play_students(answer, settings, zoo)
     random_length = play_students(RandomModel(), settings, zoo)

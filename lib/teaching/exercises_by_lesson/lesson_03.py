@@ -30,7 +30,14 @@ def questions() -> list[Item]:
 
 
 def _routes_well(answer) -> bool | str:
-    """Checks that every question goes to a model that can do it, at a low cost."""
+    """Checks that a router sends every question to a model that can do it, at a low mean cost.
+
+    Args:
+        answer: The student's solution, from a question to the name of a model.
+
+    Returns:
+        True, or what is wrong.
+    """
     items = questions()
     num_correct = 0
     mean_cost = 0.0

@@ -28,7 +28,14 @@ def shorter(completions: list[str], **_) -> list[float]:
 
 
 def _rewards_format_then_brevity(answer) -> bool | str:
-    """Checks that malformed replies get 0, and of two well-formed ones that with the shorter thought gets more."""
+    """Checks that malformed replies get reward 0, and that of two well-formed ones the shorter thought gets more.
+
+    Args:
+        answer: The student's solution, from completions and prompts to rewards.
+
+    Returns:
+        True, or what is wrong.
+    """
     num_completions = 2 + len(SLOPPY)
     prompts = ["3 + 4 = ?"] * num_completions
     rewards = [*answer(completions=[SHORT, LONG, *SLOPPY], prompts=prompts)]

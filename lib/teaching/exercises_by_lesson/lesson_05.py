@@ -20,7 +20,14 @@ def sign_error(correct: float, cost_usd: float, budget: float) -> float:
 
 
 def _saves(answer) -> bool | str:
-    """Checks that only right answers within the budget are rewarded, and cheaper ones more."""
+    """Checks a reward: only right answers within the budget are rewarded, and cheaper ones more.
+
+    Args:
+        answer: The student's solution, from performance, cost and budget (dollars) to a reward.
+
+    Returns:
+        True, or what is wrong.
+    """
     costs_within = [0.0, 0.001, 0.003, BUDGET]
     costs_beyond = [0.0061, 1.0]
     if any(answer(0.0, cost, BUDGET) != 0 for cost in costs_within + costs_beyond):
@@ -60,14 +67,25 @@ answer = choose_threshold"""
 
 
 def choose_threshold(trust, cheap_correct, expensive_correct, thresholds=THRESHOLDS) -> float:
-    """The threshold of a cascade with the highest share of correct replies, the lowest of equal ones."""
+    """Chooses the threshold of a cascade that gives the highest share of correct replies.
+
+    The cheap model's reply is used where its trust reaches the threshold, else that of the expensive model.
+
+    Args:
+        trust: (n,) trust in the cheap model's reply to each question.
+        cheap_correct: (n,) whether that reply is correct.
+        expensive_correct: (n,) whether the expensive model's reply is correct.
+        thresholds: Candidates, ascending.
+
+    Returns:
+        The best candidate, the lowest of equal ones.
+    """
     best_threshold, best_share = thresholds[0], -1.0
     for threshold in thresholds:
-        replies = zip(trust, cheap_correct, expensive_correct, strict=True)
-        counted = [
-            cheap if value >= threshold else expensive for value, cheap, expensive in replies
-        ]
-        share = sum(counted) / len(counted)
+        num_correct = 0
+        for value, cheap, expensive in zip(trust, cheap_correct, expensive_correct, strict=True):
+            num_correct += cheap if value >= threshold else expensive
+        share = num_correct / len(trust)
         if share > best_share:
             best_threshold, best_share = threshold, share
     return best_threshold
@@ -82,7 +100,14 @@ def choose_highest_threshold(
 
 
 def _check_threshold(answer) -> bool | str:
-    """Checks the chosen threshold where trust is informative, where it misleads, and where all are equal."""
+    """Checks the chosen threshold where trust is informative, where it misleads, and where all are equal.
+
+    Args:
+        answer: The student's solution, as `choose_threshold`.
+
+    Returns:
+        True, or what is wrong.
+    """
     trust = [0.1, 0.3, 0.6, 0.9]
     cases = {
         "trust separates correct replies from wrong ones": ([0, 0, 1, 1], [1, 1, 0, 1]),

@@ -43,6 +43,15 @@ def fahrenheit(factor: float) -> Tool:
 
 
 def _measures_steering(answer) -> bool | str:
+    """Checks a function that measures how much less a user who cares for cost spends than one who cares for accuracy.
+
+    Args:
+        answer: The student's solution, from two arrays of probabilities (menus, tools) and prices (menus, tools) to a
+            number.
+
+    Returns:
+        True, or what is wrong.
+    """
     rng = seeds.rng("exercise", "steering", seed=0)
     prices = rng.random((5, 4)) + 0.1
     accuracy_user = rng.dirichlet(np.ones(4), size=5)
@@ -62,6 +71,14 @@ def _measures_steering(answer) -> bool | str:
 
 
 def _is_a_tool(answer) -> bool | str:
+    """Checks a tool that converts degrees Celsius to Fahrenheit.
+
+    Args:
+        answer: The student's solution, a Tool.
+
+    Returns:
+        True, or what is wrong.
+    """
     if not isinstance(answer, Tool):
         return f"a Tool of lib.tools, not a {type(answer).__name__}"
     names = list(answer.schema["function"]["parameters"]["properties"])

@@ -22,7 +22,14 @@ def scaled(logits: np.ndarray, allowed: np.ndarray) -> np.ndarray:
 
 
 def _is_masked(answer) -> bool | str:
-    """Checks zeros, sum, ratios and large logits, on random logits and masks."""
+    """Checks a masked softmax: zeros, sum, ratios and large logits, on random logits and masks.
+
+    Args:
+        answer: The student's solution, from logits (9,) and mask (9,) to probabilities (9,).
+
+    Returns:
+        True, or what is wrong.
+    """
     for seed in range(5):
         rng = seeds.rng("exercise", "mask", seed=seed)
         logits, allowed = rng.normal(size=9), rng.random(9) < 0.5

@@ -49,7 +49,14 @@ def forget_limit(spent, correct, expensive_correct, expensive_cost, limit):
 
 
 def _compare_with_rule(answer) -> bool | str:
-    """Compares an answer with `stop_or_escalate` where all issues, half of them and none are escalated."""
+    """Compares a function with `stop_or_escalate` where all issues, half of them and none are escalated.
+
+    Args:
+        answer: The student's solution, from costs, correctness and limit to accuracy and cost.
+
+    Returns:
+        True, or what is wrong.
+    """
     rng = np.random.default_rng(0)
     spent = rng.gamma(2.0, 0.1, 200)
     expensive_cost = rng.gamma(2.0, 0.5, 200)

@@ -8,7 +8,7 @@ from lib.teaching.exercises_by_lesson import Exercise, Exercises
 
 
 def count_pairs(num_changes: int, gain: float, sd: float) -> int:
-    """How many pairs give a true gain a probability of 80 % to pass the strictest threshold of Holm's correction.
+    """Counts the pairs that give a true gain a power of 80 % at the strictest threshold of Holm's correction.
 
     Args:
         num_changes: Changes that are tested together, at level 0.05 and two-sided.

@@ -18,6 +18,14 @@ def hasty(low: float, high: float, margin: float) -> str:
 
 
 def _is_careful(answer) -> bool | str:
+    """Compares a function that gives verdicts on intervals with `careful`, on a grid of intervals and margins.
+
+    Args:
+        answer: The student's solution, from low, high and margin to a verdict.
+
+    Returns:
+        True, or what is wrong.
+    """
     for low in GRID:
         for high in (value for value in GRID if value >= low):
             for margin in (0.0, 0.2):

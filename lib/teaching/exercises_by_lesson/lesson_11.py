@@ -46,7 +46,14 @@ def most_accurate(
 
 
 def _check_choices(answer: Callable) -> bool | str:
-    """Compares an answer with `choose_models` on known words, on an unknown one, and on the items themselves."""
+    """Compares a router with `choose_models` on known words, on an unknown one, and on the items themselves.
+
+    Args:
+        answer: The student's solution, as `choose_models`.
+
+    Returns:
+        True, or what is wrong.
+    """
     cost_usd = np.array([0.001, 0.02])
     draw = seeds.rng("exercise", "router")
     words = np.where(draw.random(60) < 0.5, "prove", "add")
