@@ -29,9 +29,12 @@ def describe_change(comparison: Comparison) -> str:
 def make_table(comparison: Comparison) -> pd.DataFrame:
     """Tabulates the variants of an ablation.
 
+    Args:
+        comparison: The measured variants.
+
     Returns:
-        One row per variant: its gain in the main measure, the minimum detectable effect, the baseline variant, and the
-        level of every measure. Variants without a baseline have no gain.
+        One row per variant: its gain in the main measure, the minimum detectable effect, the baseline variant, and
+        the level of every measure. Variants without a baseline have no gain.
     """
     levels = comparison.levels
     main = comparison.main
@@ -58,9 +61,12 @@ def summarize_clear_changes(gains: pd.DataFrame, measure: str) -> str:
 def draw_gains(comparison: Comparison) -> Figure:
     """Draws the gains of an ablation with their intervals, around a line at no change.
 
+    Args:
+        comparison: The measured variants.
+
     Returns:
-        A figure with a panel per measure and a row per change. Upward and downward triangles are clear changes for the
-        better and for the worse, squares clear ones that are neither, dots the others.
+        A figure with a panel per measure and a row per change. Upward and downward triangles are clear changes for
+        the better and for the worse, squares clear ones that are neither, dots the others.
     """
     baselines = sorted(set(comparison.baselines.values()))
     gains = pd.concat(comparison.gains, names=["measure"])
@@ -175,7 +181,14 @@ def compare_rules(comparisons: Mapping[str, Comparison]) -> tuple[Figure, pd.Dat
 
 
 def summarize_policy_order(comparisons: Mapping[str, Comparison]) -> str:
-    """Under how many rules the policies keep their order by episode length, as a sentence."""
+    """Summarizes under how many variants the policies keep their order by episode length.
+
+    Args:
+        comparisons: The ablation of each policy, with the same variants; the first one is the baseline.
+
+    Returns:
+        A sentence.
+    """
     levels = pd.DataFrame(
         {
             policy: comparison.levels[comparison.main.column]["value"]
@@ -197,8 +210,12 @@ def summarize_policy_order(comparisons: Mapping[str, Comparison]) -> str:
 def make_overview(comparisons: Sequence[Comparison]) -> pd.DataFrame:
     """Tabulates all ablations.
 
+    Args:
+        comparisons: The ablations.
+
     Returns:
-        One row per ablation: what is changed, the measure, the number of changes, how many of them are clearly better,
+        One row per ablation: what is changed, the measure, the number of changes, how many of them are clearly
+        better,
         clearly worse, clear and neither, or unclear, and how many stay clear when all changes are tested at once.
     """
     look_counts = []
@@ -222,7 +239,14 @@ def make_overview(comparisons: Sequence[Comparison]) -> pd.DataFrame:
 
 
 def count_clear_after_holm(comparisons: Sequence[Comparison]) -> list[int]:
-    """By ablation, how many changes stay clear when those of all ablations are tested at once (Holm 1979)."""
+    """Counts the changes of each ablation that stay significant after Holm's correction over all ablations.
+
+    Args:
+        comparisons: The ablations.
+
+    Returns:
+        One number per ablation.
+    """
     p_value_by_change = {}
     for position, comparison in enumerate(comparisons):
         if comparison.baselines:
@@ -237,6 +261,9 @@ def count_clear_after_holm(comparisons: Sequence[Comparison]) -> list[int]:
 
 def count_changes(comparisons: Sequence[Comparison]) -> dict[str, int]:
     """Counts the changes of all ablations.
+
+    Args:
+        comparisons: The ablations.
 
     Returns:
         The metrics changes.total, .clear, .better, .worse, and .clear_after_holm.
@@ -253,7 +280,11 @@ def count_changes(comparisons: Sequence[Comparison]) -> dict[str, int]:
 
 
 def summarize_all(comparisons: Sequence[Comparison]) -> str:
-    """How many changes are clear, how many would be by chance, and the largest one, as a sentence."""
+    """Summarizes all ablations in a sentence: how many changes are clear, how many by chance, and the largest.
+
+    Args:
+        comparisons: The ablations.
+    """
     total, clear, better, worse, clear_after_holm = count_changes(comparisons).values()
     sentence = (
         f"Of {total} changes {clear} are clear ({worse} for the worse, {better} for the better), "
@@ -281,7 +312,14 @@ def summarize_all(comparisons: Sequence[Comparison]) -> str:
 
 
 def draw_side_by_side(comparisons: Sequence[Comparison]) -> Figure:
-    """Draws every change as a percentage of its baseline, one row each, grouped by ablation."""
+    """Draws every change as a percentage of its baseline, one row each, grouped by ablation.
+
+    Args:
+        comparisons: The ablations.
+
+    Returns:
+        A forest plot with a logarithmic axis beyond 20 %; changes of a baseline at 0 are left out.
+    """
     relative_gains = {}
     for comparison in comparisons:
         if comparison.baselines:

@@ -67,7 +67,11 @@ class NumberFormat:
     suffix: str = ""
 
     def format_estimate(self, estimate: Interval) -> str:
-        """Writes a value with its interval, such as `+12 points [7, 17]`; without ends that are unknown."""
+        """Formats a value with its interval in this format, such as "+12 points [7, 17]".
+
+        Args:
+            estimate: The value; unknown ends are left out.
+        """
         scaled = divide_interval(estimate, 1 / self.scale)
         value = self._format_value(scaled.value, "+" if self.sign else "-")
         text = f"{value}{self.suffix}"
@@ -78,7 +82,12 @@ class NumberFormat:
         return text
 
     def _format_value(self, value: float, sign: str = "-") -> str:
-        """A number with its prefix behind the sign; `sign` is that of Python's format language."""
+        """Formats a number with thousands separators, its prefix behind the sign.
+
+        Args:
+            value: The number.
+            sign: "+" to show a plus, "-" for the minus only, as in Python's format language.
+        """
         rounded = round(value, self.digits) + 0.0  # adding 0.0 turns -0.0 into 0.0
         if rounded == 0:
             sign = "-"  # zero has no sign
@@ -118,6 +127,14 @@ class AnswerSentence(BaseModel):
     @field_validator("text")
     @classmethod
     def _check_text(cls, text: str) -> str:
+        """Checks the placeholders of a sentence and its length.
+
+        Args:
+            text: The sentence, with placeholders {KEY} or {KEY:FORMAT}.
+
+        Raises:
+            ValueError: A format is unknown, a brace is stray, or there are too many words.
+        """
         for placeholder in _PLACEHOLDER.finditer(text):
             name = placeholder["format"] or _DEFAULT_FORMAT
             if name not in FORMATS:
@@ -134,6 +151,11 @@ class AnswerSentence(BaseModel):
     @field_validator("requires")
     @classmethod
     def _check_requirements(cls, requirements: tuple[str, ...]) -> tuple[str, ...]:
+        """Checks that every requirement can be parsed and reads a metric.
+
+        Raises:
+            ValueError: One cannot, or reads none, so that it could not fail.
+        """
         for requirement in requirements:
             if _IS_WORD.fullmatch(requirement):
                 continue
@@ -321,7 +343,12 @@ def render_answer(lesson: str, metrics: Mapping[str, Any], profile: str) -> str:
 
 
 def _wrap_metrics(lesson: str, metrics: Mapping[str, Any]) -> Metrics:
-    """The lesson's metrics for a look-up; what is null or no finite number was not measured."""
+    """Wraps the metrics of a lesson for look-up; nulls, nan and infinity count as not measured.
+
+    Args:
+        lesson: Name of the lesson.
+        metrics: Values by key.
+    """
     measured = {}
     for key, value in metrics.items():
         is_infinite = isinstance(value, float) and not math.isfinite(value)
@@ -331,13 +358,16 @@ def _wrap_metrics(lesson: str, metrics: Mapping[str, Any]) -> Metrics:
 
 
 def _parse_numeric_requirement(requirement: str) -> tuple[expressions.ParsedTest, float | None]:
-    """Reads a requirement on numbers.
+    """Parses a requirement on numbers.
+
+    Args:
+        requirement: A comparison such as "{gain} > 0", or "EXPRESSION contains NUMBER".
 
     Returns:
         The parsed expression, and the number that its interval must contain; None for a comparison.
 
     Raises:
-        ValueError: It is neither a comparison nor `EXPRESSION contains NUMBER`.
+        ValueError: It is neither.
     """
     contains = _CONTAINS.fullmatch(requirement)
     if contains:
@@ -355,7 +385,17 @@ def _parse_numeric_requirement(requirement: str) -> tuple[expressions.ParsedTest
 
 
 def _measure_unmet(requirement: str, lesson: str, metrics: Metrics) -> str:
-    """What a run measured instead of what a requirement says; empty where it is met."""
+    """Checks a requirement against the metrics of a run.
+
+    Args:
+        requirement: A comparison, "EXPRESSION contains NUMBER", or "KEY is WORD or WORD".
+        lesson: Name of the lesson.
+        metrics: What the run measured.
+
+    Returns:
+        What was measured instead; empty where the requirement is met. A comparison is met where the whole confidence
+        interval of the difference lies on that side.
+    """
     is_word = _IS_WORD.fullmatch(requirement)
     if is_word:
         word = metrics.get_verdict_word(lesson, is_word["key"])

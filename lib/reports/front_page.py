@@ -189,7 +189,11 @@ def front_page(reports: str | Path, repository: str | Path = ROOT) -> str:
 
 
 def summarize_lessons(lessons: list[Entry]) -> list[str]:
-    """What was done, in a few sentences; the verdicts on the claims stand beside them."""
+    """Summarizes all lessons in sentences: number, papers, comparisons, and which used scripts in place of models.
+
+    Args:
+        lessons: Every lesson that was run.
+    """
     papers = list(dict.fromkeys(lesson.paper for lesson in lessons if lesson.paper))
     origin = (
         f" rebuild the decision makers of {_count(len(papers), 'paper')} ({listed(papers)})"
@@ -212,7 +216,14 @@ def summarize_lessons(lessons: list[Entry]) -> list[str]:
 
 
 def count_claims(metrics: dict[str, Any]) -> dict[str, Any] | None:
-    """How many claims were tested and with which verdicts, from the scoreboard's metrics; None without them."""
+    """Collects the number of claims by verdict and paper.
+
+    Args:
+        metrics: Of the scoreboard.
+
+    Returns:
+        Total, counts by verdict, counts by paper, and notes; None where the scoreboard was not run.
+    """
     keys = {verdict: f"claims.{verdict}" for verdict in ("total", *VERDICTS)}
     if any(key not in metrics for key in keys.values()):
         return None
@@ -227,7 +238,14 @@ def count_claims(metrics: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _count_by_paper(metrics: dict[str, Any]) -> list[tuple[str, str, list[int]]]:
-    """Paper, what decides, and the number of claims by verdict, for every pair that has claims."""
+    """Counts claims by paper, kind of evidence and verdict.
+
+    Args:
+        metrics: Of the scoreboard.
+
+    Returns:
+        (paper, kind of evidence, number of claims by verdict) for every pair that has claims.
+    """
     rows = []
     for paper, paper_name in PAPERS_OF_CLAIMS.items():
         for decider, decider_name in DECIDERS.items():
@@ -239,7 +257,14 @@ def _count_by_paper(metrics: dict[str, Any]) -> list[tuple[str, str, list[int]]]
 
 
 def list_losses(metrics: dict[str, Any]) -> list[tuple[str, list[str]]]:
-    """What models and recorded outcomes refute: papers with the statements that do not hold."""
+    """Lists the statements that did not hold, by paper.
+
+    Args:
+        metrics: Of the scoreboard.
+
+    Returns:
+        (paper, its statements) where there are any.
+    """
     losses = []
     for paper, paper_name in PAPERS_OF_CLAIMS.items():
         statements = metrics.get(f"losses.{paper}")
@@ -249,7 +274,15 @@ def list_losses(metrics: dict[str, Any]) -> list[tuple[str, list[str]]]:
 
 
 def summarize_evidence_levels(metrics: dict[str, Any]) -> list[dict[str, Any]]:
-    """What is known at each level of evidence, as the scoreboard says it, and what became of the directions there."""
+    """Summarizes the results at each level of evidence.
+
+    Args:
+        metrics: Of the scoreboard.
+
+    Returns:
+        For each level that was run: title, explanation, which methods beat the best fixed choice and which do not,
+        and the number of directions by verdict.
+    """
     summaries = []
     for level, (title, explanation) in EVIDENCE_LEVELS.items():
         # Who beats the best fixed choice, who does not.
@@ -279,7 +312,14 @@ def summarize_evidence_levels(metrics: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _note_evidence(metrics: dict[str, Any]) -> list[str]:
-    """What a reader of the claim counts should know about the evidence behind them."""
+    """Writes notes on the evidence behind the counts of claims.
+
+    Args:
+        metrics: Of the scoreboard.
+
+    Returns:
+        A phrase for each kind of claim that occurs: scripted, arithmetic, inconsistent, only compared.
+    """
     # A count of 0 needs no note.
     notes = []
     scripted = metrics.get("claims.evidence.scripted.untestable")
@@ -304,7 +344,14 @@ def _note_evidence(metrics: dict[str, Any]) -> list[str]:
 
 
 def group_by_profile(lessons: list[Entry]) -> list[tuple[str, str]]:
-    """Each profile that a lesson was run at, with the names of the lessons."""
+    """Groups lessons by the profile (scale) that they were run at.
+
+    Args:
+        lessons: Every lesson that was run.
+
+    Returns:
+        (profile, its lessons as text) each.
+    """
     numbers: dict[str, list[str]] = {}
     for lesson in lessons:
         numbers.setdefault(lesson.profile, []).append(lesson.number)
@@ -314,7 +361,14 @@ def group_by_profile(lessons: list[Entry]) -> list[tuple[str, str]]:
 
 
 def describe_commit(repository: str | Path) -> str:
-    """The short commit, `+ changes` where tracked files differ from it, `unknown` without git."""
+    """Describes the version of the code: short commit hash, with "+ changes" where files differ from it.
+
+    Args:
+        repository: The project's folder.
+
+    Returns:
+        The text; "unknown" without git.
+    """
     # Files that the pipeline itself writes say nothing about the code that made the page.
     written_by_pipeline = (":(exclude)dvc.lock", ":(exclude)reports")
     status = ("status", "--porcelain", "--untracked-files=no", "--", ".", *written_by_pipeline)
@@ -327,7 +381,12 @@ def describe_commit(repository: str | Path) -> str:
 
 
 def format_metric(key: str, metrics: dict[str, Any]) -> str:
-    """A metric as text, with its interval where the file has one: `0.64 [0.61, 0.66]`."""
+    """Formats a metric with its interval where it has one, such as "0.64 [0.61, 0.66]".
+
+    Args:
+        key: Of the metric.
+        metrics: Values by key; interval ends under KEY_ci_low and KEY_ci_high.
+    """
     value = number(metrics[key])
     ci_low = metrics.get(f"{key}_ci_low")
     ci_high = metrics.get(f"{key}_ci_high")
@@ -352,7 +411,15 @@ def _name_lessons(numbers: list[str]) -> str:
 
 
 def _read_lesson(path: Path, reports: Path) -> Entry:
-    """Reads a lesson's card, metrics and figure. Raises ReportError where they do not fit together."""
+    """Reads what the front page shows of a lesson: title, finding, key metrics and figure.
+
+    Args:
+        path: Of the lesson's card, JSON.
+        reports: Folder of all reports.
+
+    Raises:
+        ReportError: The card, the metrics and the figure do not fit together.
+    """
     card = _read_json(path)
     missing = sorted(CARD - set(card))
     if missing:

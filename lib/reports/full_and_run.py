@@ -66,10 +66,13 @@ def compare_with_full_run(
 
 
 def estimates_agree(first: Estimate, second: Estimate) -> bool:
-    """Whether the difference of two estimates is compatible with 0.
+    """Whether two estimates agree: their difference is within the joint half-width of their intervals.
 
-    The uncertainties add as those of independent runs. Where this run's jobs are among those of the recorded run, the
-    two are closer than that, so that a disagreement here is one in any case.
+    The half-widths add as those of independent runs.
+
+    Args:
+        first: Estimate with value, ci_low and ci_high.
+        second: Another one.
     """
     difference = first["value"] - second["value"]
     # The half-widths that face each other; a run without an interval has none.
@@ -93,9 +96,11 @@ def has_interval(estimate: Estimate) -> bool:
 
 
 def format_estimate(estimate: Estimate) -> str:
-    """An estimate as text, such as "+0.103 [+0.071, +0.134]"; without its interval where it has none.
+    """Formats an estimate, such as "+0.103 [+0.071, +0.134]".
 
-    Where a model gave too few answers, the reason stands in its place.
+    Args:
+        estimate: With value, ci_low and ci_high; without an interval the value alone is shown. Where a model gave too
+            few usable replies, the reason stands in its place.
     """
     unusable_share = find_unusable_share(estimate)
     if unusable_share > 0:
@@ -107,7 +112,11 @@ def format_estimate(estimate: Estimate) -> str:
 
 
 def describe_full_run(full: FullResults) -> str:
-    """A sentence about the recorded run: what it was, or why it does not count."""
+    """Describes the recorded full run in a sentence: command and cost, or why it is not used.
+
+    Args:
+        full: The recorded results and whether they are current.
+    """
     if full.status == "absent":
         return f"no recorded run; make one with `{full.command}`"
     size = f"{full.num_jobs} jobs, {full.seconds / 3600:.1f} hours of one core"

@@ -39,7 +39,10 @@ def load_full_run(lesson: str) -> FullRun:
 
 
 def find_lesson(beginning: str) -> str:
-    """The lesson with this number, or whose name begins so.
+    """Finds a lesson by its number or the beginning of its name.
+
+    Args:
+        beginning: Such as "05" or "05_budgeted".
 
     Raises:
         ValueError: There is none with a full run, or more than one.
@@ -53,7 +56,7 @@ def find_lesson(beginning: str) -> str:
 
 
 def describe_tables() -> str:
-    """A line per lesson: whether its table is current, and what has changed since."""
+    """Describes the recorded full run of every lesson in a line: whether it is current, and what has changed."""
     params = config.load("full")
     lines = []
     for lesson in MODULES:

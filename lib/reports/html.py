@@ -124,7 +124,15 @@ def read_answer(notebook: NotebookNode, name: str, reports: Path) -> str:
 
 
 def find_figure(notebook: NotebookNode, name: str) -> str:
-    """The HTML with which `Lesson.figure` showed a figure; empty if it did not."""
+    """Finds the HTML of a figure in an executed notebook.
+
+    Args:
+        notebook: The notebook.
+        name: The figure's name in `Lesson.figure`.
+
+    Returns:
+        Its HTML; empty if it is not there.
+    """
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
             data = output.get("data", {})
@@ -167,7 +175,16 @@ class Cells:
         return self._render_checked(cell, number, lambda: self._render_output(output))
 
     def _render_checked(self, cell: NotebookNode, number: int, render: Callable[[], str]) -> str:
-        """Renders a piece and records what is wrong with it."""
+        """Renders a part of a cell, and records what is wrong with its HTML.
+
+        Args:
+            cell: The cell.
+            number: Its number, for messages.
+            render: Renders the part.
+
+        Returns:
+            The HTML; empty where it cannot be rendered.
+        """
         try:
             html = render()
             problems = accessibility_check.problems(html)
@@ -178,6 +195,14 @@ class Cells:
         return html
 
     def _render_output(self, output: NotebookNode) -> str:
+        """Renders an output of a cell in the best of its formats.
+
+        Args:
+            output: Stream, error or data.
+
+        Returns:
+            HTML; empty where it has no format that the page can show.
+        """
         if output.output_type == "stream":
             return _render_text(output.text, f"stream {output.name}")
         if output.output_type == "error":
@@ -211,7 +236,11 @@ def _render_text(text: str, css_class: str) -> str:
 
 
 def _add_header_scopes(markup: str) -> str:
-    """Adds to table headers whether they head a row or a column, which those of pandas do not say."""
+    """Adds to the headers of HTML tables whether they head a row or a column, for screen readers.
+
+    Args:
+        markup: HTML, perhaps with tables of pandas, which lack it.
+    """
     headers = re.findall(r"<th\b[^>]*>", markup)
     if "<th" not in markup or all("scope" in header for header in headers):
         return markup
@@ -225,7 +254,13 @@ def _add_header_scopes(markup: str) -> str:
 
 
 def _render_image(media_type: str, content: str, metadata: dict[str, Any]) -> str:
-    """An image output as part of the page."""
+    """Renders an image output as HTML, embedded in the page.
+
+    Args:
+        media_type: Such as "image/png".
+        content: The image in base64, or SVG as text.
+        metadata: Of the output, with its alternative text.
+    """
     own_metadata = metadata.get(media_type, {})
     alt = own_metadata.get("alt") or metadata.get("alt") or ""
     if media_type == "image/svg+xml":

@@ -341,7 +341,8 @@ class Lesson:
     def conclusion(self, sentence: str) -> None:
         """States, once, what the lesson concludes; the front page quotes it.
 
-        Methods whose models gave too few answers are marked in it.
+        Args:
+            sentence: The conclusion; methods whose models gave too few usable replies are marked in it.
 
         Raises:
             ValueError: If the sentence is empty, or there is a conclusion already.
@@ -424,7 +425,15 @@ class Lesson:
         artifacts.write_json(self.root / "lessons" / f"{self.name}.json", card)
 
     def _numbers_of_figure(self, figure: Figure, alt: str) -> str:
-        """The table behind a figure, folded, where the alt text has no room for all numbers."""
+        """Renders the table behind a figure, folded, where the alternative text has no room for all numbers.
+
+        Args:
+            figure: Its data are in `figure.data`.
+            alt: Its alternative text.
+
+        Returns:
+            HTML; empty where no table is needed.
+        """
         if "more in the table" not in alt or not hasattr(figure, "data"):
             return ""
         caption = "The numbers of this figure"
@@ -436,7 +445,15 @@ class Lesson:
         return self.root / "figures" / self.name / file_name
 
     def _register_figure(self, name: str, alt: str) -> None:
-        """Records a figure's alt text. Raises ValueError for a bad or used name, or an alt text of a wrong length."""
+        """Records the alternative text of a figure.
+
+        Args:
+            name: Of the figure.
+            alt: The text.
+
+        Raises:
+            ValueError: The name is malformed or used already, or the text is too short or too long.
+        """
         _check_name(name, "figure")
         if len(alt.strip()) < MIN_ALT_LENGTH:
             raise ValueError(
@@ -509,7 +526,15 @@ def _check_name(name: str, kind: str) -> None:
 
 
 def _to_json_value(key: str, value: Any) -> Any:
-    """A metric as JSON holds it. Raises ValueError naming the key for what it cannot hold."""
+    """Converts a metric to a value that JSON can hold.
+
+    Args:
+        key: Of the metric, for the error message.
+        value: Number, truth value or text.
+
+    Raises:
+        ValueError: It is anything else, or not finite.
+    """
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
@@ -520,7 +545,13 @@ def _to_json_value(key: str, value: Any) -> Any:
 
 
 def _picture(figure: Figure, alt: str, has_narrow: bool) -> str:
-    """The figure as HTML, with a drawing of its own for phones where there is one."""
+    """Renders a figure as HTML, with a version of its own for narrow screens.
+
+    Args:
+        figure: The figure.
+        alt: Its alternative text.
+        has_narrow: Whether it can be drawn for a narrow screen.
+    """
     image = (
         f'<img src="{_data_uri("image/svg+xml", plots.render_svg(figure))}" alt="{escape(alt)}">'
     )
@@ -535,7 +566,12 @@ def _data_uri(media_type: str, content: bytes) -> str:
 
 
 def _encode_gif(frames: np.ndarray, fps: float) -> bytes:
-    """Encodes frames (T, H, W, 3) as a looping GIF."""
+    """Encodes frames as a looping GIF.
+
+    Args:
+        frames: (T, H, W, 3) uint8.
+        fps: Frames per second.
+    """
     num_frames, height, width, _ = frames.shape
     # All frames are quantised as one tall picture, so that they share a palette and colours do not flicker.
     stacked = Image.fromarray(frames.reshape(num_frames * height, width, 3))
@@ -557,7 +593,14 @@ def _encode_gif(frames: np.ndarray, fps: float) -> bytes:
 
 
 def _draw_film_strip(frames: np.ndarray) -> bytes:
-    """Draws some frames of (T, H, W, 3) side by side, first and last among them, as PNG."""
+    """Draws some frames of an animation side by side, the first and the last among them.
+
+    Args:
+        frames: (T, H, W, 3) uint8.
+
+    Returns:
+        The picture as PNG.
+    """
     frame_indices = np.linspace(0, len(frames) - 1, STRIP_FRAMES).round().astype(int)
     gap = np.full((frames.shape[1], STRIP_GAP, 3), 255, dtype=np.uint8)  # (H, STRIP_GAP, 3), white
     columns = []

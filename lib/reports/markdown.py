@@ -91,7 +91,15 @@ def _has_balanced_braces(tex: str) -> bool:
 
 
 def _correct_element(element: ElementTree.Element, tex: str) -> None:
-    """Sets letters and limits as browsers need them. Raises FormulaError for what the converter did not understand."""
+    """Corrects one element of MathML from the converter: letters of an alphabet, operators and limits.
+
+    Args:
+        element: Which is changed.
+        tex: The whole formula, for error messages.
+
+    Raises:
+        FormulaError: The converter did not understand the formula.
+    """
     # The converter passes commands that it does not know through as text.
     raw_text = element.text or ""
     if re.match(r"\\[A-Za-z]", raw_text) or raw_text == "&":
@@ -120,7 +128,15 @@ def _correct_element(element: ElementTree.Element, tex: str) -> None:
 
 
 def _letter_in_alphabet(letter: str, alphabet: str) -> str:
-    """The letter in another alphabet, R as ℝ in double-struck; unchanged where Unicode has none."""
+    """Looks up a letter in a mathematical alphabet of Unicode, such as ℝ for R in "DOUBLE-STRUCK".
+
+    Args:
+        letter: Latin or Greek.
+        alphabet: Its name in Unicode.
+
+    Returns:
+        The letter there; unchanged where Unicode has none.
+    """
     name = unicodedata.name(letter, "")
     name = name.removeprefix("LATIN ").removeprefix("GREEK ").replace("LETTER ", "")
     for candidate in (f"MATHEMATICAL {alphabet} {name}", f"{alphabet} {name}"):
@@ -134,8 +150,11 @@ def _letter_in_alphabet(letter: str, alphabet: str) -> str:
 def is_formula(tex: str) -> bool:
     """Whether the text between two dollar signs is a formula rather than prose.
 
-    Two words in a row are prose; so is an amount ("9,700 ...") followed by a word, and an amount that
-    ends in the middle of something ("5/", "9,700-").
+    Two words in a row are prose; so is an amount ("9,700 ...") followed by a word, and an amount that ends in the
+    middle of something ("5/", "9,700-").
+
+    Args:
+        tex: The text.
     """
     starts_with_digit = bool(re.match(r"\d", tex))
     if starts_with_digit and _OPEN_AMOUNT.fullmatch(tex):
@@ -149,7 +168,16 @@ def is_formula(tex: str) -> bool:
 def _parse_inline_formula(
     parser: mistune.InlineParser, match: re.Match, state: mistune.InlineState
 ) -> int | None:
-    """The math plugin's rule for inline formulas, which leaves money and prose alone."""
+    """Parses an inline formula for mistune, but leaves dollar signs of money and prose alone.
+
+    Args:
+        parser: Of inline text.
+        match: The text between dollar signs.
+        state: Of the parser.
+
+    Returns:
+        Where parsing goes on; None where it is no formula.
+    """
     tex = match["math_text"]
     if tex is not None:
         # A dollar sign closes no formula after a blank, and opens none inside a word, as in US$.
@@ -193,7 +221,12 @@ class Document:
             self.repository = folder.parent if folder.name == "notebooks" else folder
 
     def heading(self, level: int, markup: str) -> Heading:
-        """Registers a heading under an anchor that no other heading of the page has."""
+        """Registers a heading of the page under a unique anchor.
+
+        Args:
+            level: 1 for the title.
+            markup: Its content as HTML.
+        """
         text = html.unescape(re.sub(r"<[^>]+>", "", markup))
         base_slug = re.sub(r"[^\w]+", "-", text.lower()).strip("-") or "section"
         used_slugs = {entry.slug for entry in self.headings}
@@ -250,6 +283,13 @@ class _Renderer(mistune.HTMLRenderer):
         return code_block(code, ((info or "").split() or ["text"])[0])
 
     def heading(self, text: str, level: int, **attrs) -> str:
+        """Renders a heading with a link to itself; mistune calls it.
+
+        Args:
+            text: Its content as HTML.
+            level: 1 for the title.
+            attrs: Ignored.
+        """
         entry = self.document.heading(level, text)
         label = html.escape(html.unescape(re.sub(r"<[^>]+>", "", text)))
         link = (
@@ -264,17 +304,24 @@ class _Renderer(mistune.HTMLRenderer):
         return f'<img src="{self._embed_image(url)}" alt="{html.escape(text)}"{caption}>'
 
     def _embed_image(self, url: str) -> str:
-        """An image as a data URI; an address on the network as it is, which the accessibility check refuses."""
+        """Returns an image as a data URI, so that the page loads nothing.
+
+        Args:
+            url: Path of a file, or "attachment:NAME"; an address on the network is returned as it is, and refused
+                later.
+
+        Raises:
+            EmbeddingError: It is missing or too large.
+        """
         if url.startswith("attachment:"):
             attachment = self.attachments.get(url.removeprefix("attachment:"))
             if not attachment:
                 return html.escape(url)
             media_type, content = next(iter(attachment.items()))
-            if (
-                len(content) * 3 / 4 > MAX_IMAGE_BYTES
-            ):  # base64 makes four characters of three bytes
+            num_bytes = len(content) * 3 / 4  # base64 makes four characters of three bytes
+            if num_bytes > MAX_IMAGE_BYTES:
                 raise EmbeddingError(
-                    f"the attachment {url!r} has {len(content) * 0.75 / 1e6:.1f} MB; make it smaller, "
+                    f"the attachment {url!r} has {num_bytes / 1e6:.1f} MB; make it smaller, "
                     f"a page takes images of {MAX_IMAGE_BYTES / 1e6:g} MB"
                 )
             return f"data:{media_type};base64,{content}"
@@ -286,7 +333,7 @@ class _Renderer(mistune.HTMLRenderer):
 
 
 def _find_image(name: str, document: Document) -> Path:
-    """The file of an image.
+    """Finds the file of an image.
 
     Args:
         name: Relative to the document's folder, as its Markdown names it.

@@ -37,7 +37,7 @@ class NameLabels:
         """Take marks and scripted methods from counts of replies; a name that is marked once stays marked.
 
         Args:
-            counts: Of `lib.llm.reply_shares.count_replies`.
+            counts: A row per method and model: numbers of calls, failed and unusable replies, and `too_many`.
         """
         for name, suffix in list_suffixes(counts).items():
             if self._method_suffixes.get(name) != MARK_SUFFIX:
@@ -157,10 +157,10 @@ class NameLabels:
 
 
 def list_suffixes(counts: pd.DataFrame) -> dict[str, str]:
-    """What counts of replies say of methods and models.
+    """Lists the marks behind names of methods and models: too few usable replies, or scripted.
 
     Args:
-        counts: Of `lib.llm.reply_shares.count_replies`.
+        counts: A row per method and model: numbers of calls, failed and unusable replies, and `too_many`.
 
     Returns:
         By the name of a method (the first key of the counts) and of a model: the mark where its model gave too few

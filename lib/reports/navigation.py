@@ -100,7 +100,12 @@ def find_neighbours(name: str, notebooks: Path) -> Neighbours:
 
 
 def make_link(name: str, notebooks: Path) -> LessonLink:
-    """Makes the link to a lesson, under the first heading of its notebook, or else under its name."""
+    """Makes the link to a lesson, with the first heading of its notebook up to a colon as text.
+
+    Args:
+        name: Of the lesson.
+        notebooks: Folder of the notebooks.
+    """
     notebook = json.loads((notebooks / f"{name}.ipynb").read_text(encoding="utf-8"))
     # What follows the colon says more than a link has room for.
     for cell in notebook["cells"]:

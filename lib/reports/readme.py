@@ -55,7 +55,15 @@ def tabulate_results(shares_won: Sequence[ShareWon]) -> str:
 
 
 def _describe_level(rows: Sequence[ShareWon], names_method: bool) -> str:
-    """What a method wins in every setting of a level; settings that are not open are left out beside open ones."""
+    """Describes the share of the headroom that a method wins in each setting of a level of evidence.
+
+    Args:
+        rows: The method's results at this level.
+        names_method: Whether the method is named in place of the setting.
+
+    Returns:
+        The shares in settings with headroom; else "not open", "not in this run", or "-".
+    """
     open_rows = [row for row in rows if row.state == OPEN]
     if not rows:
         return "-"
@@ -78,7 +86,11 @@ def _describe_share(row: ShareWon) -> str:
 
 
 def _count_wins_over_router(rows: Sequence[ShareWon]) -> str:
-    """How often a method clearly beats a plain router."""
+    """Describes how often a method clearly beats a plain router, such as "in part, 2 of 3".
+
+    Args:
+        rows: The method's results in all settings.
+    """
     signs = [row.sign_against_router for row in rows if row.sign_against_router is not None]
     if not signs:
         return "no router fits"
@@ -88,7 +100,11 @@ def _count_wins_over_router(rows: Sequence[ShareWon]) -> str:
 
 
 def describe_replication(folder: str | Path = METRICS_FOLDER) -> str:
-    """The sentence on the second run that `make replicate` made."""
+    """Describes in a sentence how well a second run with another seed agreed with the first.
+
+    Args:
+        folder: Of the metrics.
+    """
     metrics = artifacts.read_json(Path(folder) / REPLICATION_FILE)
     return (
         f"{metrics['coverage']:.1%} of {metrics['pairs']:,} differences lay within both intervals taken together "

@@ -30,10 +30,10 @@ _HEADS = {
 
 
 def tabulate_reply_shares(counts: pd.DataFrame) -> pd.DataFrame:
-    """The counts as a lesson shows them.
+    """Tabulates the replies of each method and model: calls, failures, and the share without an answer.
 
     Args:
-        counts: Of `lib.llm.reply_shares.count_replies`.
+        counts: A row per method and model: numbers of calls, failed and unusable replies, and `too_many`.
 
     Returns:
         A row for each method and model that lost a reply, and one for all other methods of a model: calls, how many
@@ -77,10 +77,10 @@ def tabulate_reply_shares(counts: pd.DataFrame) -> pd.DataFrame:
 
 
 def describe_reply_shares(counts: pd.DataFrame) -> list[str]:
-    """Lines for the terminal, one for each model behind an endpoint or in a Hugging Face folder.
+    """Describes lost replies in a line for each model behind an endpoint or in a Hugging Face folder.
 
     Args:
-        counts: Of `lib.llm.reply_shares.count_replies`.
+        counts: A row per method and model: numbers of calls, failed and unusable replies, and `too_many`.
 
     Returns:
         Such as "claude: 1,200 calls, 3 failed (0.2%), 62 cut off (5.2%): above 5%, left out of verdicts"; the methods

@@ -12,7 +12,7 @@ def divide_interval(interval: Interval, unit: float) -> Interval:
 
 
 def format_interval(interval: Interval, digits: int = 2, sign: bool = False) -> str:
-    """A value with its interval, such as "0.64 [0.61, 0.66]".
+    """Formats a value with its interval, such as "0.64 [0.61, 0.66]".
 
     Args:
         interval: The value and the ends of its interval.

@@ -49,7 +49,17 @@ def _entry(item: str | dict[str, Any]) -> str:
 
 
 def lessons(root: Path) -> dict[str, LessonStage]:
-    """Every stage of `dvc.yaml` that runs a notebook, by name."""
+    """Reads the stages of `dvc.yaml` that run a notebook.
+
+    Args:
+        root: The project's folder.
+
+    Returns:
+        Stages by name.
+
+    Raises:
+        RunError: The file is missing or malformed.
+    """
     path = root / "dvc.yaml"
     if not path.exists():
         raise RunError("dvc.yaml is missing; restore it with `git checkout dvc.yaml`")
@@ -68,6 +78,15 @@ def lessons(root: Path) -> dict[str, LessonStage]:
 
 
 def _stage(name: str, body: dict[str, Any]) -> LessonStage:
+    """Reads one stage of `dvc.yaml`: the sections of settings that it depends on, and its outputs.
+
+    Args:
+        name: Of the stage.
+        body: Its content.
+
+    Raises:
+        RunError: It depends on settings of another file.
+    """
     sections: list[str] = []
     for item in body.get("params", []):
         if not isinstance(item, dict) or set(item) != {SETTINGS}:
@@ -96,7 +115,18 @@ def find(name: str, root: Path) -> LessonStage:
 
 
 def parameters(stage: LessonStage, root: Path) -> dict[str, Any]:
-    """The resolved values of the sections that the stage declares, typed."""
+    """Reads the settings that a stage declares, and no others, so that others cannot change its numbers unnoticed.
+
+    Args:
+        stage: The stage.
+        root: The project's folder.
+
+    Returns:
+        Settings by section.
+
+    Raises:
+        RunError: The file of settings is missing or lacks a section.
+    """
     path = root / SETTINGS
     if not path.exists():
         raise RunError(f"{SETTINGS} is missing; make it with `dvc repro settings`")
@@ -117,7 +147,15 @@ def parameters(stage: LessonStage, root: Path) -> dict[str, Any]:
 
 
 def _merge_models(stage: LessonStage, settings: dict[str, Any]) -> dict[str, Any]:
-    """The section llm with the models of all sections that the stage names."""
+    """Builds the section `llm` of a stage, with the models of all sections that it declares.
+
+    Args:
+        stage: The stage.
+        settings: All settings.
+
+    Raises:
+        RunError: A declared section has no models.
+    """
     by_section = settings.get("llm_of", {})
     absent = [section for section in stage.models_of if section not in by_section]
     if absent:
@@ -132,7 +170,15 @@ def _merge_models(stage: LessonStage, settings: dict[str, Any]) -> dict[str, Any
 
 
 def notebook(stage: LessonStage, root: Path) -> nbformat.NotebookNode:
-    """The cleaned notebook of a stage."""
+    """Reads the notebook of a stage, without outputs.
+
+    Args:
+        stage: The stage.
+        root: The project's folder.
+
+    Raises:
+        RunError: There is none.
+    """
     path = root / SOURCES / f"{stage.name}.ipynb"
     if not path.exists():
         raise RunError(
@@ -142,7 +188,14 @@ def notebook(stage: LessonStage, root: Path) -> nbformat.NotebookNode:
 
 
 def assigned_names(nb: nbformat.NotebookNode) -> tuple[str, ...]:
-    """Names that the cell tagged `parameters` assigns, in order."""
+    """Lists the names that the cell tagged `parameters` assigns, in order.
+
+    Args:
+        nb: The notebook.
+
+    Raises:
+        RunError: There is not exactly one such cell, or it is no Python.
+    """
     cells = [cell for cell in nb.cells if "parameters" in cell.metadata.get("tags", [])]
     if len(cells) != 1:
         raise RunError(
@@ -160,7 +213,15 @@ def assigned_names(nb: nbformat.NotebookNode) -> tuple[str, ...]:
 
 
 def check(stage: LessonStage, nb: nbformat.NotebookNode) -> None:
-    """Checks that stage and notebook name the same parameters. Raises RunError naming those that differ."""
+    """Checks that the stage in `dvc.yaml` and the notebook name the same parameters.
+
+    Args:
+        stage: The stage.
+        nb: Its notebook.
+
+    Raises:
+        RunError: They differ; the message lists the names.
+    """
     assigned = set(assigned_names(nb))
     declared = set(stage.sections)
     problems = []

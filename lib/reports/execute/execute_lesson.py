@@ -111,6 +111,16 @@ def _read_reply_lines(name: str, root: Path) -> list[str]:
 def _make_session(
     name: str, notebook: NotebookNode, parameters: dict, root: Path, timeout: float, scratch: Path
 ) -> papermill_engine.Session:
+    """Prepares the execution of a notebook: order of cells, environment variables and progress.
+
+    Args:
+        name: Of the lesson.
+        notebook: To be executed.
+        parameters: Written into a cell behind the one tagged `parameters`.
+        root: The project's folder.
+        timeout: Seconds that a cell may take.
+        scratch: Folder for temporary files.
+    """
     # papermill adds a cell with the parameters behind the one that is tagged.
     cell_ids = [cell.id for cell in notebook.cells if cell.cell_type == "code"]
     parameters_id = next(
@@ -158,7 +168,12 @@ def _empty_staging_folder(name: str, root: Path) -> Path:
 
 
 def _save_failed_notebook(notebook: NotebookNode, name: str, root: Path) -> str:
-    """Saves the notebook as far as it was executed.
+    """Saves a notebook as far as it was executed.
+
+    Args:
+        notebook: The notebook.
+        name: Of the lesson.
+        root: The project's folder.
 
     Returns:
         Its path; or why it could not be saved, which must not hide the error that ended the run.
@@ -173,7 +188,20 @@ def _save_failed_notebook(notebook: NotebookNode, name: str, root: Path) -> str:
 
 
 def _publish(stage: LessonStage, notebook: NotebookNode, staging_folder: Path, root: Path) -> Path:
-    """Renders the page and moves everything that the run made to its place; returns the page's path."""
+    """Renders the page of a lesson, and moves all its outputs to their final places.
+
+    Args:
+        stage: Of the lesson, with the outputs that it must make.
+        notebook: As it was executed.
+        staging_folder: Where the run has written its outputs.
+        root: The project's folder.
+
+    Returns:
+        Path of the page.
+
+    Raises:
+        RunError: An output is missing, or the page was refused.
+    """
     from lib.reports import html  # imported late: a lesson that fails needs no page
 
     # The runner writes the notebook and the page; all else the lesson must have made.
@@ -213,7 +241,12 @@ def _output_path(out: str, staging_folder: Path, root: Path) -> Path:
 
 
 def _replace_reports(staging_folder: Path, reports: Path) -> None:
-    """Moves everything to its place by renaming, which needs no room on the disk; pages last, folders as a whole."""
+    """Moves outputs to their final places by renaming; pages come last, folders are replaced as a whole.
+
+    Args:
+        staging_folder: Where the run has written them; it is removed.
+        reports: The folder of all reports.
+    """
     old_folder = staging_folder / "replaced"
     for path in sorted(staging_folder.glob("*/*")) + sorted(staging_folder.glob("*.*")):
         target = reports / path.relative_to(staging_folder)
@@ -229,7 +262,14 @@ def _replace_reports(staging_folder: Path, reports: Path) -> None:
 def _explain_failure(
     failure: papermill_engine.CellFailure, session: papermill_engine.Session, name: str, root: Path
 ) -> str:
-    """The failing cell, the end of its traceback, and where to look further."""
+    """Describes a failed cell for the terminal: its code, the end of its traceback, and where the notebook is saved.
+
+    Args:
+        failure: Which cell failed, and why.
+        session: The run, with the notebook.
+        name: Of the lesson.
+        root: The project's folder.
+    """
     notebook = scrub(session.notebook, root)
     cells = notebook.cells[: failure.cell_index + 1]
     number = sum(cell.cell_type == "code" for cell in cells)

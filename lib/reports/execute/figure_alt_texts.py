@@ -44,6 +44,11 @@ def describe_figure(figure: Any) -> str:
 
 
 def _describe_axes(axes: Any) -> str:
+    """Describes one panel of a figure in words: kind of plot, title, labels and legend.
+
+    Args:
+        axes: Of matplotlib.
+    """
     title = next(filter(None, (axes.get_title(loc) for loc in ("center", "left", "right"))), "")
     description = [f"{_name_plot(axes)} “{title}”" if title else _name_plot(axes)]
     for axis, label in (("x axis", axes.get_xlabel()), ("y axis", axes.get_ylabel())):
@@ -56,7 +61,11 @@ def _describe_axes(axes: Any) -> str:
 
 
 def _name_plot(axes: Any) -> str:
-    """What kind of plot it is, by what was drawn."""
+    """Names the kind of plot by what was drawn: "image", "bar chart", "line plot", "scatter plot" or "plot".
+
+    Args:
+        axes: Of matplotlib.
+    """
     kinds = (
         ("image", axes.images),
         ("bar chart", axes.containers),
@@ -67,7 +76,7 @@ def _name_plot(axes: Any) -> str:
 
 
 def make_metadata(value: Any, data: dict[str, Any]) -> dict[str, Any]:
-    """The metadata of a displayed value, with a text for each of its pictures.
+    """Makes the metadata of a displayed value, with an alternative text for each of its pictures.
 
     Args:
         value: Anything that a cell shows.

@@ -67,7 +67,15 @@ def _rename_path(path: str, name: str) -> str:
 
 
 def scrub(notebook: NotebookNode, root: Path) -> NotebookNode:
-    """An executed notebook without anything that differs between two equal runs."""
+    """Removes from an executed notebook whatever differs between two equal runs: times, paths, counters.
+
+    Args:
+        notebook: As it was executed.
+        root: The project's folder, whose path is replaced.
+
+    Returns:
+        A changed copy.
+    """
     scrubber = Scrubber(root)
     notebook = nbformat.from_dict(notebook)
     notebook.metadata = nbformat.from_dict(_KERNEL)
@@ -81,7 +89,14 @@ def scrub(notebook: NotebookNode, root: Path) -> NotebookNode:
 
 
 def _merge_streams(outputs: list[NotebookNode]) -> list[NotebookNode]:
-    """Merges neighbouring streams into one for each name, standard output first: arrival order is chance."""
+    """Merges neighbouring outputs to standard output and standard error, whose order is random.
+
+    Args:
+        outputs: Of a cell.
+
+    Returns:
+        The outputs; of each run of streams one text per stream, standard output first.
+    """
     merged: list[NotebookNode] = []
     pending: dict[str, str] = {}  # text by stream name
     for output in [*outputs, None]:  # None ends the last group of streams
@@ -98,6 +113,12 @@ def _merge_streams(outputs: list[NotebookNode]) -> list[NotebookNode]:
 
 
 def _scrub_output(output: NotebookNode, scrubber: Scrubber) -> NotebookNode:
+    """Removes from one output of a cell what differs between two equal runs.
+
+    Args:
+        output: Which is changed.
+        scrubber: Replaces paths and addresses in texts.
+    """
     if output.output_type == "stream":
         output.text = scrubber.text(output.text)
     elif output.output_type == "error":

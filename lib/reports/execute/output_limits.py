@@ -52,7 +52,11 @@ def cut_text(text: str, head: int = HEAD_CHARACTERS, tail: int = TAIL_CHARACTERS
 
 
 def cut_table(markup: str) -> str:
-    """Leaves the middle rows of an HTML table out; unchanged where there are few."""
+    """Removes the middle rows of a long HTML table, and notes how many.
+
+    Args:
+        markup: The table; a short one is returned as it is.
+    """
     rows = list(_ROW.finditer(markup))
     num_cut = len(rows) - HEAD_ROWS - TAIL_ROWS
     if num_cut <= 0:
@@ -62,7 +66,7 @@ def cut_table(markup: str) -> str:
 
 
 def limit_data(data: dict[str, Any]) -> dict[str, Any]:
-    """The forms of one output, none of them larger than a page can take.
+    """Limits the size of each format of an output, such as text, HTML or an image.
 
     Args:
         data: By media type, as in a notebook.
@@ -138,10 +142,13 @@ class CellOutputLimits:
         return head
 
     def take_output(self, output: NotebookNode) -> bool:
-        """Takes a figure, table or value, whose forms `limit_data` has limited.
+        """Decides whether a figure, table or value still goes into the notebook.
+
+        Args:
+            output: Its data are limited by `limit_data` already.
 
         Returns:
-            Whether it goes into the notebook now.
+            Whether it goes in now; of those that do not, the last ones are kept for `finish`.
         """
         size = sum(_count_characters(content) for content in output.data.values())
         has_room = self._num_data_characters + size <= MAX_CELL_CHARACTERS
@@ -155,7 +162,12 @@ class CellOutputLimits:
         return False
 
     def finish(self, outputs: list[NotebookNode]) -> None:
-        """Adds the tails to the outputs of a cell that has ended, and how much lies before them."""
+        """Appends the last outputs that were held back to those of a cell that has ended, with a note on how many
+        were cut.
+
+        Args:
+            outputs: Of the cell, which are changed.
+        """
         for stream, tail in self._tails.items():
             num_cut = self._num_late[stream] - len(tail)
             note = _describe_cut(num_cut, "characters") if num_cut else ""

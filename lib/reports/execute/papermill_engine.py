@@ -60,7 +60,10 @@ FIXED_ENVIRONMENT = {
 
 
 def find_scratch_folder() -> str:
-    """The parent of a run's scratch folder: the usual one, or /tmp where paths of sockets in it would be too long.
+    """Finds a folder for temporary files in which paths of sockets are short enough.
+
+    Returns:
+        The usual folder, or /tmp.
 
     Raises:
         OSError: If neither will do.
@@ -153,7 +156,13 @@ class _Client(NotebookClient):
         return self.km
 
     def process_message(self, msg: dict[str, Any], cell: Any, cell_index: int) -> Any:
-        """As nbclient's, with data that a page can take."""
+        """Handles a message of the kernel as nbclient does, after limiting the size of its data.
+
+        Args:
+            msg: The message.
+            cell: The cell that runs.
+            cell_index: Its position.
+        """
         content = msg["content"]
         if msg["msg_type"] in (*SHOWING, "update_display_data"):
             content["data"] = output_limits.limit_data(content["data"])
@@ -163,7 +172,14 @@ class _Client(NotebookClient):
         return super().process_message(msg, cell, cell_index)
 
     def output(self, outs: list, msg: dict[str, Any], display_id: Any, cell_index: int) -> Any:
-        """As nbclient's, until the cell has put out more than a page can take."""
+        """Adds an output to a cell as nbclient does, unless the cell has reached its limit of outputs.
+
+        Args:
+            outs: Outputs of the cell.
+            msg: Message of the kernel.
+            display_id: Of an output that can be updated.
+            cell_index: Position of the cell.
+        """
         is_for_widget = bool(self.output_hook_stack[msg["parent_header"].get("msg_id")])
         if is_for_widget:
             return super().output(outs, msg, display_id, cell_index)
@@ -186,7 +202,12 @@ class _Client(NotebookClient):
             self._limits.clear()
 
     def run(self) -> None:
-        """Starts the kernel, runs all code cells, and stops the kernel whatever happens."""
+        """Starts the kernel, executes all code cells, and stops the kernel whatever happens.
+
+        Raises:
+            KernelStartError: The kernel did not start.
+            CellFailure: A cell failed.
+        """
         with contextlib.ExitStack() as stack:
             # Runs last, after the polite shutdown, and where the start is cut off.
             stack.callback(self._end_kernel)
@@ -208,6 +229,14 @@ class _Client(NotebookClient):
         _kill_group(self._process or getattr(provisioner, "process", None))
 
     def _run_cells(self, process) -> None:
+        """Executes the code cells in order.
+
+        Args:
+            process: Of the kernel.
+
+        Raises:
+            CellFailure: A cell raises an error, takes too long, or its kernel dies.
+        """
         progress = self.session.progress
         for index, cell in enumerate(self.nb.cells):
             if cell.cell_type != "code":
@@ -258,9 +287,12 @@ def _describe_death(process) -> str:
 
 
 def _kill_group(process) -> None:
-    """Ends the kernel and all that it started: it leads a process group of its own.
+    """Kills the kernel's process and all processes that it started, which are in its process group.
 
-    Resource trackers go last: they clear shared memory as soon as the other processes are gone.
+    Resource trackers are killed last, because they clear shared memory once the others are gone.
+
+    Args:
+        process: Of the kernel; None where it never started.
     """
     if process is None or not hasattr(os, "killpg"):
         return
@@ -285,7 +317,14 @@ def _kill_group(process) -> None:
 
 
 def _list_group(leader: int) -> list[tuple[int, bool]]:
-    """The ids of the living processes of a group, and whether each is a tracker of shared memory."""
+    """Lists the living processes of a process group.
+
+    Args:
+        leader: Process id of its leader.
+
+    Returns:
+        (process id, whether it is a resource tracker) of each.
+    """
     members = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, ProcessLookupError):
@@ -303,7 +342,18 @@ class BenchEngine(Engine):
     def execute_managed_notebook(
         cls, nb_man, kernel_name, session: Session, **ignored: Any
     ) -> None:
-        """Run all cells of `nb_man.nb`. Raises CellFailure or KernelStartError."""
+        """Executes all cells of a notebook; papermill calls it as the engine.
+
+        Args:
+            nb_man: Papermill's manager, with the notebook in `nb`.
+            kernel_name: Ignored; the kernel is this Python.
+            session: The run.
+            ignored: Further options of papermill.
+
+        Raises:
+            CellFailure: A cell failed.
+            KernelStartError: The kernel did not start.
+        """
         session.notebook = nb_man.nb
         for cell in session.notebook.cells:
             if INJECTED in cell.metadata.get("tags", []):

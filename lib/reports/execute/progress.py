@@ -22,7 +22,7 @@ EVERY_TERMINAL = 1.0
 
 
 def duration(seconds: float) -> str:
-    """12 s, 3 min 05 s, 2 h 07 min."""
+    """Formats seconds as 12 s, 3 min 05 s or 2 h 07 min."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"
@@ -90,7 +90,7 @@ class Progress:
         return self.clock() - self.started
 
     def line(self) -> str:
-        """The line as it stands now."""
+        """Formats the progress of a run as a line: cell, time, progress of a sweep, and remaining time."""
         if self.current is None:
             return f"[{self.name}] starting the kernel, {duration(self.total)}"
         index = self.cells.index(self.current)
@@ -114,7 +114,14 @@ class Progress:
             return None  # nothing reported yet, or the sweep is over
 
     def _estimate_remaining_in_cell(self, sweep_progress: tuple[str, float] | None) -> float | None:
-        """Seconds until the current cell ends, from its sweep or else from an earlier run; None where unknown."""
+        """Estimates the seconds until the current cell ends, from its sweep or else from an earlier run.
+
+        Args:
+            sweep_progress: Name of the sweep in the cell and the fraction that is done; None without one.
+
+        Returns:
+            Seconds; None where nothing is known.
+        """
         now = self.clock()
         if sweep_progress is not None:
             label, fraction = sweep_progress
@@ -129,6 +136,7 @@ class Progress:
         return max(0.0, earlier_seconds - (now - self.cell_started))
 
     def _loop(self) -> None:
+        """Prints the progress from time to time until the run ends; runs in a thread."""
         terminal = self.stream.isatty()
         while not self._stop.wait(EVERY_TERMINAL if terminal else EVERY_LOG):
             self._print_reasons()

@@ -30,6 +30,15 @@ def explain_run(name: str, root: Path) -> str:
 
 
 def _compare_with_lock(name: str, root: Path) -> str:
+    """Explains why DVC runs a stage: what differs from its record in dvc.lock.
+
+    Args:
+        name: Of the stage.
+        root: The project's folder.
+
+    Returns:
+        A sentence.
+    """
     # Imported here: it takes longer than all else, and only DVC's own runs need it.
     from dvc.repo import Repo
 
@@ -47,7 +56,11 @@ def _compare_with_lock(name: str, root: Path) -> str:
 
 
 def _changed_files(stage) -> list[str]:
-    """Such as ["lib/llm, lib/budgeted_routing changed", "lib/policy_zoo is a new dependency"]."""
+    """Lists changed and new dependencies of a stage, such as ["lib/llm, lib/rl changed"].
+
+    Args:
+        stage: Of DVC.
+    """
     new, changed = [], []
     for dependency in stage.deps:
         if _is_settings(dependency):

@@ -65,6 +65,14 @@ def find_problems(notebook: NotebookNode, folder: Path) -> list[str]:
 
 
 def _check_tags(cell: NotebookNode) -> list[str]:
+    """Checks the tags of a notebook cell.
+
+    Args:
+        cell: The cell.
+
+    Returns:
+        A sentence per problem: a tag is unknown, or `parameters` is not on a code cell.
+    """
     tags = cell.metadata.get("tags", [])
     unknown = sorted(set(tags) - KNOWN_TAGS)
     problems = []
@@ -81,6 +89,14 @@ def _check_tags(cell: NotebookNode) -> list[str]:
 
 
 def _check_code(source: str) -> list[str]:
+    """Checks that a code cell is valid Python and loads nothing from the network.
+
+    Args:
+        source: Of the cell; IPython's magics are allowed.
+
+    Returns:
+        A sentence per problem.
+    """
     magic = _HTML_MAGIC.match(source)
     if magic:
         return accessibility_check.problems(source[magic.end() :])
@@ -101,7 +117,14 @@ def _list_calls(tree: ast.AST) -> Iterator[ast.Call]:
 
 
 def _check_call(call: ast.Call) -> list[str]:
-    """What a call to a function of IPython.display would load, as far as its arguments are literal."""
+    """Checks what a call to a function of IPython.display would load, as far as its arguments are literal.
+
+    Args:
+        call: Syntax tree of the call.
+
+    Returns:
+        A sentence per problem: an address on the network, or HTML that is not accessible.
+    """
     name = call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
     if name in _TAKES_NETWORK_ID:
         return [f"{name}(...) loads a page over the network; write a link in Markdown instead"]
@@ -133,7 +156,14 @@ def _is_certain(problem: str) -> bool:
 
 
 def _read_literal(node: ast.AST) -> str | None:
-    """The text of a literal or formatted string; None for anything else."""
+    """Reads the text of a literal or formatted string.
+
+    Args:
+        node: Syntax tree of an expression.
+
+    Returns:
+        The text, with _PLACEHOLDER for values of a formatted string; None for anything else.
+    """
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, str) else None
     if isinstance(node, ast.JoinedStr):

@@ -16,7 +16,14 @@ KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 
 
 def read(path: Path) -> nbformat.NotebookNode:
-    """A notebook in the current format. Raises ValueError naming the file if it is not one."""
+    """Reads a notebook in the current format.
+
+    Args:
+        path: The file.
+
+    Raises:
+        ValueError: It is no notebook.
+    """
     try:
         notebook = nbformat.read(path, as_version=4)
         nbformat.validate(notebook)  # reading one that is not valid only warns
@@ -29,7 +36,11 @@ def read(path: Path) -> nbformat.NotebookNode:
 
 
 def clean(nb: nbformat.NotebookNode) -> nbformat.NotebookNode:
-    """A copy with nothing in it that running or opening the notebook changes."""
+    """Copies a notebook without outputs, counters, empty cells and other metadata than tags.
+
+    Args:
+        nb: The notebook.
+    """
     cells = [cell for cell in nb.cells if cell.source.strip()]
     copy = nbformat.v4.new_notebook(
         metadata={"kernelspec": KERNEL, "language_info": {"name": "python"}}
@@ -39,6 +50,12 @@ def clean(nb: nbformat.NotebookNode) -> nbformat.NotebookNode:
 
 
 def _clean_cell(cell: nbformat.NotebookNode, index: int) -> nbformat.NotebookNode:
+    """Copies a cell without outputs, with an id from its position and content.
+
+    Args:
+        cell: The cell.
+        index: Its position.
+    """
     new_cell = {
         "code": nbformat.v4.new_code_cell,
         "markdown": nbformat.v4.new_markdown_cell,
@@ -59,7 +76,15 @@ def to_text(nb: nbformat.NotebookNode) -> str:
 
 
 def clean_folder(source: Path, target: Path) -> list[Path]:
-    """Write a clean copy of every notebook in `source`; copies without an original are removed."""
+    """Writes a clean copy of every notebook of a folder into another one.
+
+    Args:
+        source: The notebooks.
+        target: The copies; a copy without an original is removed.
+
+    Returns:
+        Paths of the copies.
+    """
     originals = sorted(path for path in source.glob("*.ipynb") if not path.name.startswith("."))
     target.mkdir(parents=True, exist_ok=True)
     for stale in set(target.glob("*.ipynb")) - {target / path.name for path in originals}:

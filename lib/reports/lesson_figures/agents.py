@@ -44,10 +44,13 @@ def compute_depths(graph: Graph) -> list[int]:
 
 
 def layout_calls(graph: Graph) -> np.ndarray:
-    """Where each call is drawn.
+    """Computes the position of each call in the drawing of a workflow.
+
+    Args:
+        graph: Calls of agents, and which of them reads which.
 
     Returns:
-        (calls, 2): x is the depth, y the lane of the agent; calls of an agent at one depth stand beside each other.
+        (calls, 2): x is the depth in the graph, y the lane of the agent; calls of one agent at one depth are stacked.
     """
     depths = compute_depths(graph)
     calls_by_spot: dict[tuple[int, int], list[int]] = {}  # by depth and agent
@@ -98,7 +101,12 @@ def draw_workflow_graphs() -> Figure:
 
 
 def _describe_graph(name: str, graph: Graph) -> str:
-    """A graph in words, for the alt text."""
+    """Describes a workflow graph in words, for its alternative text.
+
+    Args:
+        name: Of the workflow.
+        graph: Its calls and edges.
+    """
     roles = [role for role, _ in graph.nodes]
     if not graph.edges:
         return f"{name}: {roles[0]} alone"
@@ -169,7 +177,13 @@ def _draw_graph(axes: Axes, graph: Graph, label_lanes: bool) -> None:
 
 
 def _crosses_a_call(positions: np.ndarray, source: int, target: int) -> bool:
-    """Whether a straight arrow between two calls would run through another; positions: (calls, 2)."""
+    """Whether a straight arrow between two calls would run through a third one.
+
+    Args:
+        positions: (calls, 2) of the drawing.
+        source: Index of the call where the arrow begins.
+        target: Index of the call where it ends.
+    """
     arrow = positions[target] - positions[source]
     for call, position in enumerate(positions):
         if call in (source, target):
@@ -214,7 +228,11 @@ def choose_episode_row(rows: pd.DataFrame) -> pd.Series:
 
 
 def rebuild_job(row: pd.Series, params: Params) -> ConfiguredQuestion:
-    """The question and configuration of a row of the results table, as a job that can be run again.
+    """Rebuilds the job behind a row of the results table, so that it can be run again.
+
+    Args:
+        row: Question and configuration of an episode.
+        params: Settings.
 
     Raises:
         ValueError: If the question is not in the test set.
@@ -242,14 +260,25 @@ def replay_job(
     models: str | Path = checkpoints.MODELS,
     runs: str | Path = experiment.RUNS,
 ) -> ConfiguredAnswer:
-    """Runs a job once more with the agents' model. Hosted models answer from the recorded replies."""
+    """Runs a job once more with the agents' model; hosted models answer from the recorded replies.
+
+    Args:
+        job: Question and configuration.
+        params: Settings.
+        models: Folder of the small models.
+        runs: Folder of the jobs' results.
+    """
     context = experiment.make_context(params, models, runs)
     with open_workbench(context, params.configuration) as environment:
         return environment.make_system(params.configuration.model).run([job])[0]
 
 
 def describe_outcome(outcome: ConfiguredAnswer) -> str:
-    """How an episode ended, as a line of text."""
+    """Describes the outcome of an episode in a line: correctness, answer, calls, tokens, tools, cost and time.
+
+    Args:
+        outcome: Of the episode.
+    """
     correctness = "right" if outcome.correct else "wrong"
     tools = ", ".join(outcome.tools) or "none"
     return (
@@ -290,7 +319,15 @@ def episode_html(
 
 
 def _render_call(job: ConfiguredQuestion, note: Note) -> tuple[str, str]:
-    """One call as HTML and as plain text."""
+    """Renders one call of an agent.
+
+    Args:
+        job: Question and configuration of the episode.
+        note: What the agent wrote, and when.
+
+    Returns:
+        HTML, and plain text.
+    """
     budget = TIERS[job.configuration.tier(note.agent)]
     tools = ", ".join(job.configuration.tools(note.agent)) or "no tool"
     about = f"{ORDINALS[note.agent]}, budget {budget}, {tools}; ready after {note.at * 1e3:.1f} ms"

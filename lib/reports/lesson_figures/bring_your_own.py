@@ -26,10 +26,10 @@ Solver = Callable[[Sequence[tasks.Item]], Sequence[bool] | np.ndarray]
 
 
 def tabulate_models(outcomes: pd.DataFrame, model_names: Sequence[str]) -> pd.DataFrame:
-    """Accuracy with its interval, and dollars for 1,000 questions, of every model.
+    """Tabulates accuracy with its interval, and dollars for 1,000 questions, of every model.
 
     Args:
-        outcomes: Of `python -m lib router collect`, a row for each question and model.
+        outcomes: A row per question and model, with correct and cost_usd.
         model_names: The models, in the order of the rows.
     """
     accuracy = stats.mean(outcomes.assign(seed=0), "correct", "model").loc[list(model_names)]
@@ -73,11 +73,11 @@ def estimate_served_accuracy(answers: pd.DataFrame) -> pd.DataFrame:
 
 
 def tabulate_served(requests: pd.DataFrame, accuracy: pd.DataFrame) -> pd.DataFrame:
-    """Share of requests by model, dollars for 1,000 requests and share of correct answers, a row per budget.
+    """Tabulates the share of requests by model, dollars for 1,000 requests and share of correct answers by budget.
 
     Args:
         requests: The log of the server, with the column budget.
-        accuracy: Of `estimate_served_accuracy`.
+        accuracy: Accuracy of the served answers (value), by budget.
     """
     by_budget = requests.groupby("budget", sort=False)
     table = by_budget["chosen"].value_counts(normalize=True).unstack(fill_value=0)
@@ -87,7 +87,7 @@ def tabulate_served(requests: pd.DataFrame, accuracy: pd.DataFrame) -> pd.DataFr
 
 
 def estimate_step_reward(steps: pd.DataFrame) -> pd.DataFrame:
-    """Mean reward of a step by method, with an interval over seeds and episodes.
+    """Estimates the mean reward of a step by method, with an interval over seeds and episodes.
 
     Args:
         steps: A row for each step: method, seed, episode and reward.
@@ -98,7 +98,14 @@ def estimate_step_reward(steps: pd.DataFrame) -> pd.DataFrame:
 
 
 def make_chat_solver(model: ChatModel) -> Solver:
-    """Makes a function that asks a chat model all items, and returns whether each reply is correct."""
+    """Makes a function that asks a chat model questions, and says which replies are correct.
+
+    Args:
+        model: The chat model.
+
+    Returns:
+        From items to one truth value each.
+    """
 
     def solve(items: Sequence[tasks.Item]) -> list[bool]:
         replies = model.generate([ChatRequest(item.messages) for item in items])
@@ -143,10 +150,10 @@ def measure_solved_chains(solver_by_model: Mapping[str, Solver]) -> pd.DataFrame
 
 
 def estimate_solved_by_length(solved: pd.DataFrame) -> pd.DataFrame:
-    """Share of solved chains by length, in words, and method.
+    """Estimates the share of solved chains by length and method.
 
     Args:
-        solved: Of `measure_solved_chains`.
+        solved: A row per question and method, with length (operations) and correct.
     """
     estimates = stats.mean(solved, "correct", ["length", "method"])
     labels = {}
@@ -159,10 +166,10 @@ def estimate_solved_by_length(solved: pd.DataFrame) -> pd.DataFrame:
 
 
 def collect_headroom_metrics(gate: pd.DataFrame) -> dict[str, object]:
-    """What a choice could win on the collected table, by question, and whether the question is open.
+    """Collects the metrics of headroom on the collected table: what choosing could win, and whether it is enough.
 
     Args:
-        gate: Of `headroom.estimate_headroom`.
+        gate: A row per question: headroom with its interval, and in `question is` whether it is enough.
     """
     metrics = {}
     for question, row in gate.iterrows():
@@ -174,12 +181,12 @@ def collect_headroom_metrics(gate: pd.DataFrame) -> dict[str, object]:
 def collect_router_metrics(
     report: Mapping[str, Any], quality: AverageQuality, served_accuracy: pd.DataFrame
 ) -> dict[str, object]:
-    """What the fitted router gains on held-out questions, and how often its served answers are correct.
+    """Collects the metrics of the fitted router: its gain on held-out questions, and the accuracy of served answers.
 
     Args:
         report: Of the router at one budget.
         quality: AIQ, the mean height of its curve of accuracy over cost.
-        served_accuracy: Of `estimate_served_accuracy`.
+        served_accuracy: Accuracy of the served answers with its interval, by budget.
     """
     metrics: dict[str, object] = {
         "router.aiq_gap": quality.gain,

@@ -49,7 +49,7 @@ SHOWN_KEYS = (
 def tabulate_expected_advantages(
     kappa: float, group_size: int, num_groups: int = 4_000
 ) -> pd.DataFrame:
-    """The mean advantage of a rollout by the reward that it emphasises, where no reward knows the truth.
+    """Computes the mean advantage of a rollout by the reward that it emphasises, where no reward knows the truth.
 
     All replies have the format; the four other rewards are ranks at random, with a mean of one half. Emphases are
     sampled uniformly.
@@ -88,7 +88,7 @@ def tabulate_expected_advantages(
 
 
 def tabulate_typical_errors(settings: InitialPolicySettings, seed: int = 1) -> pd.DataFrame:
-    """One wrong reply of every category that the initial policy learns, beside the reference.
+    """Tabulates one wrong reply of every category that the initial policy learns, beside the reference.
 
     Args:
         settings: Of the initial policy.
@@ -114,10 +114,10 @@ def tabulate_typical_errors(settings: InitialPolicySettings, seed: int = 1) -> p
 
 
 def tabulate_reward_signals(estimates: Mapping[str, pd.Series]) -> pd.DataFrame:
-    """How far each reward differs inside groups at the start, and how well it agrees with the verifier there.
+    """Tabulates how much each reward varies inside groups at the start, and how well it agrees with the verifier.
 
     Args:
-        estimates: Of `lesson_estimates.collect_estimates`.
+        estimates: Estimates by metric key, such as "reward.NAME.groups_that_differ".
 
     Returns:
         A row per reward: the share of groups in which it differs, and its correlation with the verifier by category.
@@ -133,7 +133,8 @@ def tabulate_reward_signals(estimates: Mapping[str, pd.Series]) -> pd.DataFrame:
 
 
 def estimate_scores(rows: pd.DataFrame, tests: pd.DataFrame) -> pd.DataFrame:
-    """Mean scores of the methods of the key figure, in its order; the best static mix bears its reward's name.
+    """Estimates the mean scores of the methods of the key figure, in its order; the best static mix bears its
+    reward's name.
 
     Args:
         rows: The results table, from which the best static mix is chosen on dev items.
@@ -155,7 +156,11 @@ def estimate_scores(rows: pd.DataFrame, tests: pd.DataFrame) -> pd.DataFrame:
 
 
 def summarize_scores(scores: pd.DataFrame) -> str:
-    """The title of the key figure: where the Conductor's score lies among the others."""
+    """Writes the title of the key figure: the Conductor's score beside those of the other rewards.
+
+    Args:
+        scores: Estimates by variant.
+    """
     score = scores["value"]
     conductor = score[variants.CONDUCTOR.label]
     phrases = []
@@ -173,10 +178,10 @@ _LABELS_OF_SINGLE_REWARDS = tuple(variant.label for variant in variants.STATIC_C
 
 
 def arrange_contrasts(table: pd.DataFrame) -> pd.DataFrame:
-    """Contrasts as a table to read: both methods in words, the difference, its verdict and detectable effect.
+    """Arranges contrasts for display: both methods in words, difference, verdict and detectable effect.
 
     Args:
-        table: Of `lesson_estimates.tabulate_contrasts`.
+        table: Estimated differences by metric key, with verdict, mde and num_runs.
 
     Returns:
         A row per contrast.
@@ -194,7 +199,11 @@ def arrange_contrasts(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _describe_contrast(key: str) -> str:
-    """ "contrast.conductor_best_static.score" is "Conductor minus best static"."""
+    """Describes a comparison in words by its metric key.
+
+    Args:
+        key: Such as "contrast.conductor_best_static.score", which is "Conductor minus best static".
+    """
     if not key.startswith("contrast."):
         prefix, _, name = key.rpartition("_")
         baseline = name.replace("_", " ")
@@ -207,7 +216,7 @@ def _describe_contrast(key: str) -> str:
 
 
 def list_mean_weights(rows: pd.DataFrame, num_bins: int = 12) -> pd.DataFrame:
-    """The Conductor's mean weights while it learns, a row per seed, step, category and reward.
+    """Averages the Conductor's weights in the course of training: a row per seed, step, category and reward.
 
     Args:
         rows: The results table, with training rollouts of the Conductor.
@@ -227,7 +236,11 @@ def list_mean_weights(rows: pd.DataFrame, num_bins: int = 12) -> pd.DataFrame:
 
 
 def summarize_weights(weights: pd.DataFrame) -> str:
-    """The title of the figure of weights: which reward leads at the end, by category."""
+    """Writes the title of the figure of reward weights: which reward has most weight at the end of training.
+
+    Args:
+        weights: Columns step, group (category), component (reward) and weight.
+    """
     last = weights[weights["step"] == weights["step"].max()]
     means = last.groupby(["group", "component"], sort=False)["weight"].mean().unstack()
     leaders = means.idxmax(axis=1)
@@ -239,7 +252,7 @@ def summarize_weights(weights: pd.DataFrame) -> str:
 
 
 def tabulate_pretrained_test(rows: pd.DataFrame) -> pd.DataFrame:
-    """Means over held-out replies of a pretrained model before and after training, with 95 % intervals over prompts.
+    """Tabulates a pretrained model before and after training: means over held-out replies with 95 % intervals.
 
     Args:
         rows: The table of facts of `lib.conductor.pretrained_demonstration`.
@@ -265,7 +278,7 @@ def tabulate_pretrained_test(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def list_pretrained_weights(rows: pd.DataFrame, steps_per_point: int = 5) -> pd.DataFrame:
-    """The Conductor's mean weights while a pretrained model is trained.
+    """Averages the Conductor's weights in the course of training a pretrained model.
 
     Args:
         rows: The table of facts of `lib.conductor.pretrained_demonstration`.
@@ -284,7 +297,7 @@ def list_pretrained_weights(rows: pd.DataFrame, steps_per_point: int = 5) -> pd.
 
 
 def describe_pretrained_cost(description: Mapping[str, Any]) -> str:
-    """What the trainings of the demonstration took, in a sentence.
+    """Describes in a sentence what the trainings of the demonstration took.
 
     Args:
         description: The JSON file beside its table of facts.
@@ -301,11 +314,11 @@ def describe_pretrained_cost(description: Mapping[str, Any]) -> str:
 
 
 def summarize_lesson(synthetic_metrics: Mapping[str, Any], contrasts: pd.DataFrame) -> str:
-    """One sentence: the Conductor against equal weights where truth is known, and with language models.
+    """Writes the conclusion: the Conductor against equal weights in simulation, and with language models.
 
     Args:
-        synthetic_metrics: Of `lesson_estimates.collect_synthetic_metrics`.
-        contrasts: Of `lesson_estimates.tabulate_contrasts`.
+        synthetic_metrics: Estimates in simulation by metric key.
+        contrasts: Estimated differences with language models by metric key, with verdicts.
     """
     difference = synthetic_metrics["glass.conductor_minus_equal"]
     table = pd.DataFrame({"Conductor minus equal weights": difference}).T.infer_objects()

@@ -118,7 +118,7 @@ def draw_synthetic_regret(tested: pd.DataFrame) -> Figure:
 def tabulate_synthetic_differences(
     end: pd.DataFrame, method: str = synthetic.ARC.name
 ) -> pd.DataFrame:
-    """ARC minus each baseline in the synthetic environment, by likeliest and by sampled choices, with a verdict each.
+    """Tabulates ARC minus each baseline in simulation, by greedy and by sampled choices, with a verdict each.
 
     Args:
         end: Rows of the synthetic environment after the last episode.
@@ -169,10 +169,10 @@ def label_methods(tests: pd.DataFrame, settings: Params) -> dict[str, str]:
 
 
 def select_main_estimates(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """The estimates that are compared with the recorded run, as far as a run has them.
+    """Selects the estimates that are compared with the recorded run, as far as they were measured.
 
     Args:
-        metrics: Of `estimates.estimate_metrics`.
+        metrics: All estimates of the lesson by metric key.
     """
     return {key: metrics[key] for key in BOTH_RUNS_LABELS if key in metrics}
 
@@ -184,10 +184,10 @@ def tabulate_gate(metrics: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def tabulate_contrasts(metrics: Mapping[str, Any], labels: Mapping[str, str]) -> pd.DataFrame:
-    """ARC minus every other method in accuracy, with verdict and minimum detectable effect, and in reward.
+    """Tabulates ARC minus every other method in accuracy (with verdict and minimum detectable effect) and in reward.
 
     Args:
-        metrics: Of `estimates.estimate_metrics`.
+        metrics: All estimates of the lesson by metric key.
         labels: What tables call each method.
     """
     in_accuracy = estimates.decide_contrasts(metrics)
@@ -267,10 +267,10 @@ def collect_recorded(metrics: Mapping[str, Any], written: Sequence[str]) -> dict
 
 
 def tabulate_reward_facts(facts: rewards.RewardFacts) -> pd.DataFrame:
-    """The rewards of three episodes that follow from eq. 3 and 4.
+    """Tabulates the rewards of three episodes that follow from eq. 3 and 4.
 
     Args:
-        facts: Of `rewards.derive_reward_facts`.
+        facts: The rewards of the three episodes.
     """
     rewards_by_episode = {
         "right, one call, no tools": facts.right_without_tools,
@@ -281,7 +281,7 @@ def tabulate_reward_facts(facts: rewards.RewardFacts) -> pd.DataFrame:
 
 
 def tabulate_theorem_on_networks(rows: pd.DataFrame) -> pd.DataFrame:
-    """What theorem 3.2 promises of a perfect imitation, measured on trained networks.
+    """Tabulates what theorem 3.2 promises of a perfect imitation, as measured on trained networks.
 
     Args:
         rows: Rows of the synthetic environment after one number of episodes.
@@ -301,7 +301,7 @@ def tabulate_theorem_on_networks(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def tabulate_example_questions() -> pd.DataFrame:
-    """The first test question of each kind, with its answer and the benchmark that the kind stands in for."""
+    """Tabulates one test question of each kind, with its answer and the benchmark that the kind stands for."""
     examples = []
     for kind in KINDS:
         (item,) = questions(kind.name, "test", 1)
@@ -317,10 +317,10 @@ def tabulate_example_questions() -> pd.DataFrame:
 
 
 def select_first_policies(tests: pd.DataFrame, model: str) -> pd.DataFrame:
-    """Test episodes of the policies of ARC's first training, each on the kind of question that it learned from.
+    """Selects test episodes of the policies of ARC's first training, each on the kind of question it learned from.
 
     Args:
-        tests: Of `AgentConfigurationResults`.
+        tests: Results on test questions, with `only`, the kind of question that the policy was trained on.
         model: Of the agents.
 
     Returns:
@@ -333,7 +333,7 @@ def select_first_policies(tests: pd.DataFrame, model: str) -> pd.DataFrame:
 
 
 def tabulate_instruction_families(settings: ConfigurationSettings) -> pd.DataFrame:
-    """How many instructions each family of the library has, and how diverse and specific they are (Table 6).
+    """Tabulates the families of the instruction library: size, diversity and specificity (Table 6).
 
     Args:
         settings: Of the lesson; they name the library and the encoder of the policies.
@@ -348,10 +348,10 @@ def tabulate_instruction_families(settings: ConfigurationSettings) -> pd.DataFra
 
 
 def tabulate_elites(refined: pd.DataFrame) -> pd.DataFrame:
-    """What ARC's policies imitated, by kind of question, means over seeds.
+    """Tabulates the episodes that ARC's policies imitated, by kind of question, as means over seeds.
 
     Args:
-        refined: Of `AgentConfigurationResults`.
+        refined: What imitation started from, by method and kind: tau, size of the elite, mean reward.
 
     Returns:
         A row for each kind: the threshold tau, the episodes of the elite, and their mean reward.
@@ -363,10 +363,10 @@ def tabulate_elites(refined: pd.DataFrame) -> pd.DataFrame:
 
 
 def tabulate_theorem(checks: pd.DataFrame) -> pd.DataFrame:
-    """What theorem 3.2 promises, by how random rewards are, means over samples of episodes.
+    """Tabulates what theorem 3.2 promises by the noise of the rewards, as means over samples of episodes.
 
     Args:
-        checks: Of `theorem_3_2.checks`.
+        checks: A row per random buffer of episodes: noise of the rewards, margin over tau, and so on.
 
     Returns:
         A row for each noise, with intervals; the columns are those of `THEOREM_LABELS`.
@@ -378,10 +378,11 @@ def tabulate_theorem(checks: pd.DataFrame) -> pd.DataFrame:
 
 
 def collect_theorem_metrics(checks: pd.DataFrame) -> dict[str, pd.Series]:
-    """The two promises of theorem 3.2 as metrics `theorem.noise_PERCENT.margin` and `.outside`.
+    """Collects the two promises of theorem 3.2 as metrics `theorem.noise_PERCENT.margin` and `.outside`.
 
     Args:
-        checks: Of `theorem_3_2.checks`.
+        checks: A row per random buffer of episodes: noise of the rewards, margin over tau, probability outside the
+            elite.
     """
     metrics = {}
     for quantity in ("margin", "outside"):
@@ -442,7 +443,11 @@ def draw_accuracy_by_workflow(rows: pd.DataFrame, verdict: str) -> Figure:
 
 
 def draw_workflow_shares(rows: pd.DataFrame) -> Figure:
-    """Draws which workflows ARC's policies choose while they learn, a panel for each kind (Figure 11)."""
+    """Draws which workflows ARC's policies choose in the course of training, a panel for each kind (Figure 11).
+
+    Args:
+        rows: Results table.
+    """
     shares = results_table.select(rows, split=results.SHARES)
     counts = shares.pivot_table(
         index=["group", "step"], columns="workflow", values="calls", aggfunc="sum", fill_value=0
@@ -466,7 +471,7 @@ def draw_rewards_by_workflow(tried: pd.DataFrame) -> Figure:
     """Draws how the rewards of single episodes are distributed, by workflow and kind (Figure 13).
 
     Args:
-        tried: Of `AgentConfigurationResults`: the declared configurations on test questions.
+        tried: Results of fixed configurations, with split, set, group (kind of question), workflow and reward.
     """
     episodes = tried[(tried["split"] == "test") & tried["set"].isin(["grid", "sampled"])]
     is_between = episodes["reward"].between(*_NEITHER_RIGHT_NOR_WRONG)
@@ -518,7 +523,13 @@ def draw_rewards_by_workflow(tried: pd.DataFrame) -> Figure:
 def tabulate_methods(
     rows: pd.DataFrame, metrics: Mapping[str, Any], labels: Mapping[str, str]
 ) -> pd.DataFrame:
-    """Table 1 of ARC: accuracy of every method by kind of question, and its regret against the oracle, in reward."""
+    """Tabulates the accuracy of every method by kind of question, and its regret in reward (Table 1 of ARC).
+
+    Args:
+        rows: Results table.
+        metrics: With `regret.METHOD`, the oracle's reward minus that of the method.
+        labels: Names of methods as shown.
+    """
     tests = estimates.select_tests(rows)
     accuracy = stats.mean(tests, "correct", ["method", "group"])["value"]
     by_kind = accuracy.unstack("group", sort=False)
@@ -539,7 +550,12 @@ def tabulate_adaptation(rows: pd.DataFrame, labels: Mapping[str, str]) -> pd.Dat
 
 
 def tabulate_objectives(rows: pd.DataFrame, labels: Mapping[str, str]) -> pd.DataFrame:
-    """Table 4 of ARC: accuracy by kind after PPO or GRPO, and after SFT or DPO."""
+    """Tabulates accuracy by kind after PPO or GRPO, and after SFT or DPO (Table 4 of ARC).
+
+    Args:
+        rows: Results table.
+        labels: Names of methods as shown.
+    """
     methods = ["arc_no_sft", "grpo_no_sft", "arc", "grpo", "arc_dpo"]
     tests = results_table.select(estimates.select_tests(rows), method=methods)
     accuracy = stats.mean(tests, "correct", ["method", "group"])["value"].unstack(
@@ -601,7 +617,11 @@ def tabulate_transfer(rows: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
 
 
 def draw_larger_agents(metrics: Mapping[str, Any]) -> Figure:
-    """Draws what larger agents change in the accuracy of ARC's choices, by kind (Figure 5)."""
+    """Draws how larger agents change the accuracy of ARC's choices, by kind (Figure 5).
+
+    Args:
+        metrics: With `larger.KIND.gap`, accuracy with larger agents minus with its own.
+    """
     gaps = {}
     for key, estimate in metrics.items():
         if key.startswith("larger."):
@@ -671,7 +691,14 @@ def _draw_shares_of_errors(wrong: pd.DataFrame, bars: pd.Series, title: str) -> 
 
 
 def count_encoder_weights(name: str) -> int:
-    """How many weights an encoder reads a question with: what its running time depends on."""
+    """Counts the weights that an encoder uses to encode a question, which its running time depends on.
+
+    Args:
+        name: Such as "lab:MODEL" or "tfidf".
+
+    Returns:
+        The number; 0 for an encoder without weights.
+    """
     family, _, model = name.partition(":")
     if name in _RECORDED_WEIGHTS:
         return _RECORDED_WEIGHTS[name]
@@ -687,7 +714,7 @@ def draw_encoders(scores: pd.DataFrame) -> Figure:
     """Draws the overall score of each encoder against its size (Figure 8 has running time in place of size).
 
     Args:
-        scores: Of `embeddings.compare_encoders`.
+        scores: A row per encoder, with `overall`, the mean of its scores in appendix D.
     """
     sizes = {}
     overall = {}
@@ -730,7 +757,8 @@ def list_encoders(names: Sequence[str], questions: Sequence[str]) -> list[str]:
 
 
 def choose_similarity_encoders(settings: ConfigurationSettings) -> list[str]:
-    """The encoders that measure how similar two kinds of questions are: the policies' own, and the last that is here.
+    """Chooses two encoders that measure the similarity of kinds of questions: the policies' own, and the last
+    installed one.
 
     Args:
         settings: Of the lesson.
@@ -743,10 +771,10 @@ def choose_similarity_encoders(settings: ConfigurationSettings) -> list[str]:
 
 
 def collect_encoder_scores(scores: pd.DataFrame) -> dict[str, float]:
-    """The overall score of each encoder as metrics `encoders.NAME.overall`.
+    """Collects the overall score of each encoder as metrics `encoders.NAME.overall`.
 
     Args:
-        scores: Of `embeddings.compare_encoders`.
+        scores: A row per encoder, with `overall`, the mean of its scores in appendix D.
     """
     metrics = {}
     for name, overall in scores["overall"].items():
@@ -760,10 +788,10 @@ def make_key(name: str) -> str:
 
 
 def collect_atom_effects(metrics: Mapping[str, Any]) -> pd.DataFrame:
-    """The effect of each instruction on accuracy, over all kinds of questions.
+    """Collects the effect of each instruction on accuracy, over all kinds of questions.
 
     Args:
-        metrics: Of `estimates.estimate_metrics`.
+        metrics: All estimates of the lesson by metric key, such as "atoms.KIND_AGENT_NAME.effect".
 
     Returns:
         Estimates by instruction, such as "reasoner: stepwise".
@@ -777,7 +805,7 @@ def collect_atom_effects(metrics: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def summarize_atoms(effects: pd.DataFrame, num_idle: int) -> str:
-    """How many instructions have a clear effect, and how many change no episode: the title of their figure.
+    """Writes the title of the figure: how many instructions have a clear effect, and how many change no episode.
 
     Args:
         effects: Estimates by instruction.

@@ -18,7 +18,7 @@ def describe_scenario(example: Mapping[str, Any]) -> str:
     """Write what the user of the example knows and wants, which the agent does not read.
 
     Args:
-        example: Of `lib.tasks.tau2_bench.build.read_example`.
+        example: A recorded example with the user's scenario.
     """
     scenario = example["scenario"]
     field_names = ("reason_for_call", "known_info", "unknown_info", "task_instructions")
@@ -26,7 +26,11 @@ def describe_scenario(example: Mapping[str, Any]) -> str:
 
 
 def make_service_tool_table(example: Mapping[str, Any]) -> pd.DataFrame:
-    """Tabulate the agent's tools: whether each changes a record, what it takes and what it does."""
+    """Tabulates the tools of a customer service agent: whether each changes a record, its arguments and its purpose.
+
+    Args:
+        example: A recorded example with its tools.
+    """
     rows = []
     for tool in example["tools"]:
         arguments = ", ".join(tool["arguments"])
@@ -46,7 +50,11 @@ def make_gold_action_table(example: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def make_verdict_table(example: Mapping[str, Any]) -> pd.DataFrame:
-    """Tabulate how three conversations about the example are judged."""
+    """Tabulates how tau2-bench judges three conversations about one task.
+
+    Args:
+        example: A recorded example with its verdicts.
+    """
     columns = {
         "database": "database as after the gold actions",
         "communication": "values to say were said",
@@ -61,7 +69,7 @@ def make_replay_table(facts: Mapping[str, Any]) -> pd.DataFrame:
     """Tabulate the replay of the gold actions of all tasks, by domain.
 
     Args:
-        facts: Of `lib.tasks.tau2_bench.build.read_replay_facts`.
+        facts: Counts of tasks and gold actions by domain.
     """
     rows = {}
     for domain, counts in facts["domains"].items():

@@ -121,7 +121,16 @@ def explorer(
 
 
 def _step_block(steps: Sequence[Sequence[PromptSection]], component: str, step: int) -> str:
-    """One component at a step (from 0), with its changes since the step before."""
+    """Renders one section of the prompt at a step, with its changes since the step before marked.
+
+    Args:
+        steps: Sections of the prompt at each step.
+        component: Name of the section.
+        step: Index of the step.
+
+    Returns:
+        HTML.
+    """
     section = _find_section(steps[step], component) if step < len(steps) else None
     if section is None:
         return _ABSENT
@@ -141,7 +150,12 @@ def _find_section(sections: Sequence[PromptSection], component: str) -> PromptSe
 
 
 def _section_block(section: PromptSection, body: str) -> str:
-    """A component's name, its meaning, and `body` (HTML), behind a bar of its colour."""
+    """Renders a section of the prompt, with its name and meaning behind a coloured bar.
+
+    Args:
+        section: The section.
+        body: Its text as HTML.
+    """
     color = plots.colour(section.component)
     meaning = _MEANINGS.get(section.component, "")
     name = f"<strong>{escape(section.component)}</strong>"
@@ -158,7 +172,7 @@ def _figure(body: str, caption: str) -> str:
 
 
 def _fold_long_text(text: str) -> str:
-    """A section's text; a long one is folded behind its first line."""
+    """Renders a text as HTML; a long one is folded behind its first line."""
     lines = text.splitlines()
     if len(lines) <= MAX_LINES:
         return _preformatted(text)
@@ -172,10 +186,16 @@ def _preformatted(text: str) -> str:
 
 
 def _mark_changes(previous_text: str | None, text: str) -> str:
-    """The text with additions since `previous_text` underlined and deletions struck out.
+    """Marks what changed in a text: additions are underlined, deletions struck out.
 
-    Compared by lines first, so that a line that moved out of the memory is not mixed with the one that came;
-    a line that was changed in part is compared by words.
+    Texts are compared by lines first; a line that was changed in part is compared by words.
+
+    Args:
+        previous_text: The earlier text; None where there is none.
+        text: The later text.
+
+    Returns:
+        HTML.
     """
     if previous_text is None:
         return _preformatted(text)
@@ -193,7 +213,15 @@ def _mark_changes(previous_text: str | None, text: str) -> str:
 
 
 def _mark_changed_lines(old_lines: Sequence[str], new_lines: Sequence[str]) -> list[str]:
-    """Marks a place where two texts differ: pairs of similar lines by words, others as whole lines."""
+    """Marks the changes in a block of lines: similar lines are compared by words, others replaced as a whole.
+
+    Args:
+        old_lines: Of the earlier text.
+        new_lines: Of the later text.
+
+    Returns:
+        Lines of HTML.
+    """
     if old_lines and len(old_lines) == len(new_lines):
         word_pairs = [
             (_split_words(old), _split_words(new))
@@ -215,7 +243,16 @@ def _mark_changed_lines(old_lines: Sequence[str], new_lines: Sequence[str]) -> l
 def _mark_changed_words(
     matcher: difflib.SequenceMatcher, old_words: Sequence[str], new_words: Sequence[str]
 ) -> str:
-    """One line with deleted words struck out and new ones underlined."""
+    """Marks the changes within a line.
+
+    Args:
+        matcher: Has compared the words.
+        old_words: Words of the earlier line, blanks included.
+        new_words: Words of the later line.
+
+    Returns:
+        HTML.
+    """
     pieces = []
     for tag, old_start, old_end, new_start, new_end in matcher.get_opcodes():
         new_text = "".join(new_words[new_start:new_end])

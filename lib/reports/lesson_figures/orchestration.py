@@ -52,10 +52,10 @@ FURTHER_COLUMNS = {
 
 
 def tabulate_headroom(headroom: pd.DataFrame) -> pd.DataFrame:
-    """What could be won by choosing, a row per environment and world.
+    """Tabulates the headroom, which choosing could win, a row per environment and world.
 
     Args:
-        headroom: Of `results.estimate_headroom`.
+        headroom: Estimates by domain and world, with `is_open` (whether there is enough to gain).
     """
     table = pd.DataFrame(
         {
@@ -68,10 +68,11 @@ def tabulate_headroom(headroom: pd.DataFrame) -> pd.DataFrame:
 
 
 def tabulate_questions(questions: pd.DataFrame) -> pd.DataFrame:
-    """The answers to the three questions, a row per environment, world and system.
+    """Tabulates the answers to the three questions, a row per environment, world and system.
 
     Args:
-        questions: Of `lesson_estimates.arrange_questions`.
+        questions: Estimated differences in utility by domain, world, system and question, with verdict and
+            is_significant.
 
     Returns:
         A column per question with difference, interval and verdict, and the largest minimum detectable effect of the
@@ -110,10 +111,11 @@ def select_open(questions: pd.DataFrame) -> pd.DataFrame:
 
 
 def name_rows(questions: pd.DataFrame) -> pd.DataFrame:
-    """The questions for a forest plot: a row per system and world, such as "RO, students, speed".
+    """Names the rows of a forest plot by system and world, such as "RO, students, speed".
 
     Args:
-        questions: Of `lesson_estimates.arrange_questions`.
+        questions: Estimated differences in utility by domain, world, system and question, with verdict and
+            is_significant.
 
     Returns:
         The same estimates, indexed by row and question.
@@ -132,15 +134,15 @@ def style_rows(questions: pd.DataFrame) -> dict[str, str]:
 
 
 def summarize_questions(questions: pd.DataFrame, model: str) -> str:
-    """How often the answer is yes, as the title of the figure.
+    """Writes the title of the figure: how often the answer to a question is yes.
 
     Args:
         questions: Those that are drawn.
         model: The name of the model as it is shown.
 
     Returns:
-        Such as `KO, TO and RO by lab-orchestrator are clearly above best policy in 9 of 9 rows, random in 6 and greedy
-        in 0`; where the model gave too few usable replies, that it is left out.
+        Such as `KO, TO and RO by lab-orchestrator are clearly above best policy in 9 of 9 rows, random in 6 and
+        greedy in 0`; where the model gave too few usable replies, that it is left out.
     """
     reason = explain_left_out(questions)
     if reason:
@@ -155,7 +157,14 @@ def summarize_questions(questions: pd.DataFrame, model: str) -> str:
 
 
 def count_verdicts(questions: pd.DataFrame) -> str:
-    """The answers to each question in words, for the conclusion; or why nobody answers them."""
+    """Summarizes in how many comparisons KO, TO and RO are above or below, for the conclusion.
+
+    Args:
+        questions: A verdict per comparison and question.
+
+    Returns:
+        A clause; or why the comparisons are left out.
+    """
     reason = explain_left_out(questions)
     if reason:
         return f"KO, TO and RO are left out: {reason}"
@@ -186,7 +195,7 @@ def tabulate_table_2(
     domains: Sequence[str] = DOMAINS,
     is_complete: bool = False,
 ) -> pd.DataFrame:
-    """The paper's Table 2 as text, a row per method.
+    """Formats the paper's Table 2, a row per method.
 
     Args:
         rows: Episodes of all methods.
@@ -228,7 +237,13 @@ def select_pretrained_rows(full: FullResults) -> pd.DataFrame:
 def _write_columns(
     estimates: pd.DataFrame, methods: Sequence[str], columns: Mapping[str, tuple[str, int]]
 ) -> pd.DataFrame:
-    """Estimates as text, a column per quantity with decimals of its own."""
+    """Formats estimates as text, a column per quantity.
+
+    Args:
+        estimates: Indexed by method and quantity.
+        methods: Rows of the table, in order.
+        columns: (quantity, decimals) by heading.
+    """
     texts = []
     for heading, (quantity, digits) in columns.items():
         intervals = stats.intervals(estimates.xs(quantity, level="quantity"))
@@ -243,10 +258,10 @@ def _write_columns(
 def estimate_lengths_by_depth(
     rows: pd.DataFrame, settings: OrchestrationSettings, deciders: Sequence[str]
 ) -> pd.DataFrame:
-    """Steps of an episode by how far the look-ahead goes, for `plots.line_plot`.
+    """Estimates the steps of an episode by the depth of the look-ahead, for `plots.line_plot`.
 
     Args:
-        rows: Of `experiment.run`.
+        rows: Results table, a row per method, seed and episode.
         settings: The section `orchestration` of params.yaml.
         deciders: A line each: a model, or greedy.
 
@@ -267,10 +282,10 @@ def estimate_lengths_by_depth(
 
 
 def summarize_depths(lengths: pd.DataFrame, decider: str) -> str:
-    """What the longest rollout changes against a single step, as the title of the figure.
+    """Writes the title of the figure: what the longest rollout changes against a single step.
 
     Args:
-        lengths: Of `estimate_lengths_by_depth`.
+        lengths: Mean steps of an episode (value) by decider, query and depth of the look-ahead.
         decider: Whose line it is about.
     """
     of_decider = lengths[lengths["decider"] == decider]
@@ -287,10 +302,10 @@ def summarize_depths(lengths: pd.DataFrame, decider: str) -> str:
 
 
 def tabulate_mastery(rows: pd.DataFrame, methods: Sequence[str], horizon: int) -> pd.DataFrame:
-    """Mean mastery by step, for the paper's students under both queries.
+    """Tabulates mean mastery by step, for the paper's students under both queries.
 
     Args:
-        rows: Of `experiment.run`.
+        rows: Results table, a row per method, seed and episode.
         methods: A line each.
         horizon: Steps of an episode at the most.
 
@@ -305,10 +320,10 @@ def tabulate_mastery(rows: pd.DataFrame, methods: Sequence[str], horizon: int) -
 
 
 def find_fastest(mastery: pd.DataFrame, query: str, left_out: Collection[str] = ()) -> str:
-    """The method that raises mastery fastest.
+    """Finds the method with the highest mastery on average over an episode.
 
     Args:
-        mastery: Of `tabulate_mastery`.
+        mastery: Columns query, method, seed, step and mastery.
         query: One of its queries.
         left_out: Methods whose models gave too few usable replies, which win nothing.
     """
@@ -317,7 +332,7 @@ def find_fastest(mastery: pd.DataFrame, query: str, left_out: Collection[str] = 
 
 
 def summarize_final_mastery(mastery: pd.DataFrame, label_model: Callable[[str], str]) -> str:
-    """With which model each orchestrator ends highest, as the title of the figure.
+    """Writes the title of the figure: with which model each orchestrator ends at the highest mastery.
 
     Args:
         mastery: Columns orchestrator, model, seed and mastery, at the last step.
@@ -332,10 +347,10 @@ def summarize_final_mastery(mastery: pd.DataFrame, label_model: Callable[[str], 
 
 
 def select_decision_intervals(rows: pd.DataFrame, settings: OrchestrationSettings) -> pd.DataFrame:
-    """Episodes of KO and RO in the varied worlds, by how often they decide.
+    """Selects the episodes of KO and RO in the varied worlds, by the interval between decisions.
 
     Args:
-        rows: Of `experiment.run`.
+        rows: Results table, a row per method, seed and episode.
         settings: The section `orchestration` of params.yaml.
 
     Returns:
@@ -351,7 +366,7 @@ def select_decision_intervals(rows: pd.DataFrame, settings: OrchestrationSetting
 
 
 def summarize_decision_intervals(utility: pd.DataFrame) -> str:
-    """What deciding at every step gains over deciding once an episode, as the title of the figure.
+    """Writes the title of the figure: what deciding at every step gains over deciding once an episode.
 
     Args:
         utility: Estimates by environment, system and every.
@@ -371,10 +386,11 @@ def summarize_decision_intervals(utility: pd.DataFrame) -> str:
 
 
 def tabulate_further_contrasts(contrasts: pd.DataFrame) -> pd.DataFrame:
-    """The contrasts that are none of the three questions, a row per environment and world.
+    """Tabulates the contrasts that belong to none of the three questions, a row per environment and world.
 
     Args:
-        contrasts: Of `results.estimate_contrasts`.
+        contrasts: Estimated differences in utility, with verdicts, by domain, world and contrast such as
+            "RO_best-policy".
     """
     asked = lesson_estimates.list_contrasts_of_questions()
     is_further = ~contrasts.index.get_level_values("contrast").isin(asked)
@@ -406,7 +422,7 @@ def summarize_choices(rows: pd.DataFrame, method: str) -> str:
 
 
 def summarize_memory(memory: pd.DataFrame, model: str) -> str:
-    """What the loss of short-term memory changes, for the conclusion of the appendix.
+    """Summarizes what the loss of short-term memory changes, for the conclusion of the appendix.
 
     Args:
         memory: Estimates by system, with `verdict`.
@@ -423,7 +439,7 @@ def summarize_memory(memory: pd.DataFrame, model: str) -> str:
 
 
 def share_choices(rows: pd.DataFrame, width: int = 5) -> pd.DataFrame:
-    """How often each policy acts, by method and step, for `plots.stacked_shares`.
+    """Computes how often each policy acts, by method and step, for `plots.stacked_shares`.
 
     Args:
         rows: Episodes of one environment and world.

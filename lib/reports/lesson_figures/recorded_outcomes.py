@@ -86,10 +86,10 @@ def tabulate_tables(descriptions: pd.DataFrame) -> pd.DataFrame:
 
 
 def collect_gate_metrics(gate: pd.DataFrame) -> dict[str, object]:
-    """What could be gained, by table and question, and whether the question is open.
+    """Collects the metrics of headroom by table and question, and whether it is enough.
 
     Args:
-        gate: Of `RecordedResults`.
+        gate: A row per table and question: headroom with its interval, and in `question is` whether it is enough.
     """
     metrics = {}
     for _, row in gate.iterrows():
@@ -112,7 +112,14 @@ def arrange_headroom(gate: pd.DataFrame) -> pd.DataFrame:
 
 
 def style_by_gate(gate: pd.DataFrame) -> dict[tuple[str, str], str]:
-    """Whose style a row of the figure of headroom takes: blue where the question is open, grey where it is not."""
+    """Chooses the style of each row of the headroom figure: blue where there is headroom, grey where there is not.
+
+    Args:
+        gate: Whether each question on each table has headroom.
+
+    Returns:
+        Name of the style by (table, panel).
+    """
     styles = {}
     for _, row in gate.iterrows():
         is_open = row["question is"] == headroom.OPEN
@@ -134,11 +141,11 @@ def summarize_headroom(gate: pd.DataFrame) -> str:
 
 
 def trace_tradeoff(budgets: pd.DataFrame, table: str) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Cost and accuracy of methods on one table, at every budget: means over items and repeats, without intervals.
+    """Averages cost and accuracy of methods on one table at every budget, over items and repeats, without intervals.
 
     Args:
-        budgets: Of `RecordedResults`.
-        table: Its name.
+        budgets: Columns table, method, level (budget), cost_usd and correct, a row per repeat.
+        table: Name of the table.
 
     Returns:
         Estimates of cost, in USD per 1,000 items, and of accuracy, by method and level.
@@ -163,7 +170,7 @@ def summarize_tradeoff(accuracy: pd.DataFrame) -> str:
     """Writes the title of the tradeoff: gains over mixtures at half the best constant's cost.
 
     Args:
-        accuracy: Of `trace_tradeoff`.
+        accuracy: Mean accuracy (value) by method and level of the budget.
     """
     at_half = accuracy["value"].xs(0.5, level="level")
     gains = (at_half - at_half[CONSTANT_MIXTURES]) * _POINTS
@@ -179,7 +186,7 @@ def summarize_tradeoff(accuracy: pd.DataFrame) -> str:
 def select_intervals(
     comparison: pd.DataFrame, column: str, table_names: Sequence[str], methods: Sequence[str]
 ) -> pd.DataFrame:
-    """One column of `experiment.compare_tables` as estimates by table and method.
+    """Selects one column of `experiment.compare_tables` as estimates by table and method.
 
     Args:
         comparison: By table and method.
@@ -205,7 +212,7 @@ def summarize_gains_by_novelty(gains: pd.DataFrame) -> str:
     """Writes the title of the figure of known and new tasks: how many routers gain, with the whole interval above 0.
 
     Args:
-        gains: Of `arrange_gains_by_novelty`.
+        gains: Gains over mixtures with intervals, by table (known or new tasks) and router.
     """
     is_gain = (gains["ci_low"] > 0).groupby("table").sum()
     return (
@@ -218,7 +225,7 @@ def summarize_agents(ratios: pd.DataFrame) -> str:
     """Writes the title of the figure of agents: what a check costs at equal quality, by table.
 
     Args:
-        ratios: Of `select_intervals`, of column cost_ratio.
+        ratios: Cost over that of the best agent at equal quality (value), by table and method.
     """
     table_names = list(dict.fromkeys(ratios.index.get_level_values("table")))
     phrases = [
@@ -239,7 +246,14 @@ def tabulate_verdicts(comparison: pd.DataFrame, methods: Sequence[str]) -> pd.Da
 
 
 def collect_comparison_metrics(comparison: pd.DataFrame) -> dict[str, object]:
-    """The metrics of every method on every table, by key."""
+    """Collects the metrics of every method on every table.
+
+    Args:
+        comparison: A row per table and method.
+
+    Returns:
+        Values by key, such as "TABLE.METHOD.NAME".
+    """
     metrics = {}
     for (table, method), row in comparison.iterrows():
         if method in (CONSTANT_MIXTURES, RANDOM_MODEL):
@@ -252,7 +266,15 @@ def collect_comparison_metrics(comparison: pd.DataFrame) -> dict[str, object]:
 
 
 def count_cheaper_tables(comparison: pd.DataFrame) -> dict[str, int]:
-    """On how many tables a router is cheaper than the best constant, with and without a check, as metrics."""
+    """Counts the tables on which a router is clearly cheaper than the best constant.
+
+    Args:
+        comparison: A row per table and method, with its verdict.
+
+    Returns:
+        Counts by key: all tables, those with a cheaper router without a check of replies, and with a perfect or poor
+        check.
+    """
     is_cheaper = comparison["verdict"].eq(CHEAPER).unstack("method")
     without_check = is_cheaper[is_cheaper.columns.intersection([*READERS, STOP_OR_ESCALATE])]
     agents = [table for table in tables.AGENTS if table in is_cheaper.index]
@@ -265,7 +287,12 @@ def count_cheaper_tables(comparison: pd.DataFrame) -> dict[str, int]:
 
 
 def summarize_lesson(results: RecordedResults, comparison: pd.DataFrame) -> str:
-    """Writes the conclusion of the lesson from its numbers."""
+    """Writes the conclusion of the lesson from its numbers.
+
+    Args:
+        results: Headroom and descriptions of all tables.
+        comparison: A row per table and method.
+    """
     counts = count_cheaper_tables(comparison)
     cost_ratio = comparison.loc["swe-bench", "cost_ratio"]
     return (
@@ -281,10 +308,11 @@ def summarize_lesson(results: RecordedResults, comparison: pd.DataFrame) -> str:
 
 
 def measure_broken_budgets(budgets: pd.DataFrame) -> pd.DataFrame:
-    """Fractions of budgets that were overspent by more than 5 %, by table.
+    """Computes the fractions of budgets that were overspent by more than 5 %, by table.
 
     Args:
-        budgets: Of `RecordedResults`.
+        budgets: Columns table, method, level, cost_usd, promised (US dollars), groups_over_budget and
+            items_over_budget.
 
     Returns:
         Columns mean (of all items, over methods, levels and repeats), groups (means of single groups) and items
@@ -309,10 +337,10 @@ def tabulate_broken_budgets(broken: pd.DataFrame) -> pd.DataFrame:
 
 
 def measure_estimator_errors(estimates: pd.DataFrame, by: Sequence[str]) -> pd.Series:
-    """Root mean squared error of off-policy estimates over logs.
+    """Computes the root mean squared error of off-policy estimates over logs.
 
     Args:
-        estimates: Of `logged_policies.estimate_from_logs`.
+        estimates: A row per log: the estimate (value), the true value (truth), and the columns in `by`.
         by: Columns that tell the estimates apart, such as table and estimator.
     """
     errors = estimates["value"] - estimates["truth"]
@@ -321,10 +349,10 @@ def measure_estimator_errors(estimates: pd.DataFrame, by: Sequence[str]) -> pd.S
 
 
 def collect_budget_metrics(broken: pd.DataFrame) -> dict[str, float]:
-    """The fraction of budgets that were overspent, by table, as metrics.
+    """Collects the fraction of budgets that were overspent, by table, as metrics.
 
     Args:
-        broken: Of `measure_broken_budgets`.
+        broken: Fractions of budgets that were overspent, by table, in the column mean.
     """
     metrics = {}
     for table, fraction in broken["mean"].items():
@@ -333,10 +361,10 @@ def collect_budget_metrics(broken: pd.DataFrame) -> dict[str, float]:
 
 
 def collect_estimator_metrics(estimates: pd.DataFrame) -> dict[str, float]:
-    """The error of every off-policy estimator over the logs of all tables, as metrics.
+    """Collects the error of every off-policy estimator over the logs of all tables, as metrics.
 
     Args:
-        estimates: Of `logged_policies.estimate_from_logs`, of several tables.
+        estimates: A row per log and estimator: the estimate (value) and the true value (truth).
     """
     metrics = {}
     for estimator, error in measure_estimator_errors(estimates, ["estimator"]).items():
@@ -365,7 +393,7 @@ def summarize_aiq(gaps: pd.DataFrame) -> str:
     """Writes the title of the figure of AIQ.
 
     Args:
-        gaps: Of `arrange_aiq`.
+        gaps: AIQ minus that of mixtures, (tables, methods).
     """
     readers = gaps[list(READERS)].max(axis=1)
     return (
@@ -377,11 +405,11 @@ def summarize_aiq(gaps: pd.DataFrame) -> str:
 def tabulate_regret(
     results: RecordedResults, rows: pd.DataFrame, table_names: Iterable[str]
 ) -> pd.DataFrame:
-    """Accuracy of the oracle minus that of four methods at half the money, by table.
+    """Tabulates the accuracy of the oracle minus that of four methods at half the cost, by table.
 
     Args:
-        results: Of `experiment.run`.
-        rows: Its rows as a results table.
+        results: Results of methods on all tables, with averages per repeat.
+        rows: The same as a results table, a row per method and item.
         table_names: Tables to compare on.
     """
     half_rows = results_table.select(rows, condition=HALF_COST)
@@ -398,10 +426,10 @@ def tabulate_regret(
 
 
 def count_ranking_changes(cost_ratios: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, int]]:
-    """Which method is cheapest after the price of the best constant has changed.
+    """Finds the cheapest method under changed prices of the best constant, and counts how often it changes.
 
     Args:
-        cost_ratios: Of `sensitivity.replay_with_prices`, of several tables.
+        cost_ratios: Columns table, factor (of the best constant's price), method and cost_ratio.
 
     Returns:
         (tables, factors), the cheapest method; and by table, at how many factors it is another than at factor 1.
@@ -416,7 +444,7 @@ def summarize_spending(spending: pd.DataFrame, agent: str) -> str:
     """Writes the title of the figure of spending: how accuracy falls from the cheapest to the most expensive issues.
 
     Args:
-        spending: Of `sensitivity.estimate_success_by_spending`, of several tables.
+        spending: Share of solved issues (value) by table and `spent`, the rank of an issue by cost from 0 to 1.
         agent: Its name.
     """
     phrases = []
@@ -427,7 +455,7 @@ def summarize_spending(spending: pd.DataFrame, agent: str) -> str:
 
 
 def find_undominated(choices: Mapping[str, Choices]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Mean cost and accuracy of the choices that no other of their kind dominates, without intervals.
+    """Finds the Pareto-optimal choices of each kind by mean cost and accuracy, without intervals.
 
     Args:
         choices: By kind, such as pairs with a check.
@@ -455,7 +483,7 @@ def summarize_appendix(
     """Writes the conclusion of the appendix from its numbers.
 
     Args:
-        transfers: Of `sensitivity.replay_transfer`.
+        transfers: Columns table (pair of benchmarks) and overspending (cost over budget), a row per budget.
         num_changes: By table, price changes after which another method is cheapest.
         num_price_changes: Price changes per table.
     """
@@ -474,12 +502,12 @@ def summarize_appendix(
 def collect_appendix_metrics(
     aiq: pd.DataFrame, transfers: pd.DataFrame, num_changes: Mapping[str, int]
 ) -> dict[str, object]:
-    """The metrics of the appendix, by key.
+    """Collects the metrics of the appendix, by key.
 
     Args:
-        aiq: Of `RecordedResults`.
-        transfers: Of `sensitivity.replay_transfer`, of several pairs of benchmarks.
-        num_changes: Of `count_ranking_changes`.
+        aiq: AIQ minus that of mixtures with intervals, a row per table and method.
+        transfers: Columns table (pair of benchmarks) and overspending (cost over budget), a row per budget.
+        num_changes: By table, price changes after which another method is cheapest.
     """
     metrics: dict[str, object] = dict(collect_aiq_metrics(aiq))
     is_broken = transfers["overspending"] > MAX_SPENDING_RATIO

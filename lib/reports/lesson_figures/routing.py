@@ -428,7 +428,7 @@ def arrange_control(control: pd.DataFrame) -> pd.DataFrame:
     """Gives the columns of a table of spending headings in words.
 
     Args:
-        control: Of `budget_control.tabulate_control`.
+        control: Spending by controller of the budget: usd_per_million, over_budget, correct and reward.
     """
     headings = {
         "usd_per_million": "spent, $ per million questions",

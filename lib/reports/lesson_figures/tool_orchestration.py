@@ -129,7 +129,11 @@ def tabulate_synthetic_means(rows: pd.DataFrame, methods: Sequence[str]) -> pd.D
 
 
 def choose_example_menu(params: Params) -> LabAssignment:
-    """Choose a test menu whose user cares for cost most and for something else too."""
+    """Chooses an example: a test menu of tools whose user weighs cost fully and accuracy, too.
+
+    Args:
+        params: Settings.
+    """
     settings = params.tools.lab_world
     tools = lab_world.read_tools(params.llm, settings.models, str(MODELS))
     menus = lab_world.draw_menus(lab_world.TEST_MENUS, 48, tools, settings.held_out)
@@ -142,7 +146,11 @@ def choose_example_menu(params: Params) -> LabAssignment:
 
 
 def tabulate_menu(menu: LabAssignment) -> pd.DataFrame:
-    """Tabulate the tools of a menu: what the orchestrator reads, and what stands behind it."""
+    """Tabulates the tools of a menu: what the orchestrator reads, and the model behind each.
+
+    Args:
+        menu: Tools that are on offer for a question.
+    """
     rows = []
     for entry in menu.entries:
         rows.append(
@@ -162,7 +170,7 @@ def estimate_scores(rows: pd.DataFrame) -> pd.DataFrame:
     """Estimate the score of each of SCORE_METHODS that is in the rows.
 
     Args:
-        rows: Of `lab_results.make_rows`, or the recorded run's.
+        rows: Results table of this run, or of the recorded full run.
 
     Returns:
         A row of estimates for each method.
@@ -189,7 +197,7 @@ def estimate_spending_by_user(rows: pd.DataFrame, methods: Sequence[str]) -> pd.
     """Estimate the expected cost and latency of orchestrators, for users who care for one objective only.
 
     Args:
-        rows: Of `lab_results.make_rows`, or the recorded run's.
+        rows: Results table of this run, or of the recorded full run.
         methods: Names of the orchestrators.
 
     Returns:
@@ -226,7 +234,7 @@ def tabulate_contrasts(estimates: Mapping[str, pd.Series], margin: float) -> pd.
     """Tabulate the differences of score with their verdicts; the primary ones are tested together.
 
     Args:
-        estimates: Of `lab_estimates.estimate_metrics`.
+        estimates: Estimated differences of score by metric key.
         margin: Differences of score within it count as equivalent.
 
     Returns:
@@ -267,7 +275,12 @@ def tabulate_estimates(
 
 
 def summarize_lesson(estimates: Mapping[str, pd.Series], contrasts: pd.DataFrame) -> str:
-    """The conclusion in two sentences, negative results first."""
+    """Writes the conclusion in two sentences, negative results first.
+
+    Args:
+        estimates: By key.
+        contrasts: Differences in the preference score, by key.
+    """
     # Estimates as rows, named by what they say, which the summary repeats.
     steering = pd.DataFrame({key: estimates[key] for key in lab_estimates.STEERING})
     sentences = ("what cost-only users save", "what latency-only users wait less")
@@ -277,10 +290,10 @@ def summarize_lesson(estimates: Mapping[str, pd.Series], contrasts: pd.DataFrame
 
 
 def collect_verdicts(contrasts: pd.DataFrame) -> dict[str, str | float]:
-    """The verdict and the minimum detectable effect of every contrast, by metric key.
+    """Collects the verdict and the minimum detectable effect of every contrast, by metric key.
 
     Args:
-        contrasts: Of `tabulate_contrasts`.
+        contrasts: A row per contrast with verdict and mde (minimum detectable effect), by metric key.
     """
     values: dict[str, str | float] = {}
     for key, row in contrasts.iterrows():
@@ -292,7 +305,7 @@ def collect_verdicts(contrasts: pd.DataFrame) -> dict[str, str | float]:
 def collect_recorded_only(
     recorded: Mapping[str, pd.Series], this_run: Mapping[str, pd.Series]
 ) -> dict[str, pd.Series]:
-    """The estimates that only the recorded full run has, such as those of its controls, by metric key.
+    """Collects the estimates that only the recorded full run has, such as those of its controls, by metric key.
 
     Args:
         recorded: Estimates of the recorded run.

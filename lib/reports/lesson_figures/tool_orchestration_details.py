@@ -152,7 +152,11 @@ def make_price_list_table(
 
 
 def make_sandbox_table() -> pd.DataFrame:
-    """Run programs that a model may write, harmless and not: the error, and the reply that the model gets."""
+    """Runs harmless and harmful example programs in the sandbox.
+
+    Returns:
+        A row per program: its code, the kind of error, and the reply that the model gets.
+    """
     rows = []
     with Sandbox() as sandbox:
         tool = python(sandbox)
@@ -219,7 +223,11 @@ def choose_office_task() -> Task:
 
 
 def _separates_criteria(task: Task) -> bool:
-    """Whether execution can be missed on its own, and whether a guess in place of a reading costs the other two."""
+    """Whether a task shows that the criteria differ: a trajectory can fail execution alone, or the other two alone.
+
+    Args:
+        task: With its golden calls.
+    """
     reads, writes = _split_calls(task)
     if not task.info or not reads or not writes:
         return False
@@ -246,7 +254,11 @@ def _judge_calls(task: Task, calls: Sequence[Call], reply: str) -> tuple[bool, b
 
 
 def make_criteria_table(task: Task) -> pd.DataFrame:
-    """Tabulate trajectories written by hand, and which criteria they meet."""
+    """Tabulates hand-written trajectories of a task, and which criteria each meets.
+
+    Args:
+        task: With its golden calls.
+    """
     reads, writes = _split_calls(task)
     trajectories = {
         "everything as it should be": (task.calls, task.answer),
