@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 
 from lib.agent_configuration import encoders, search, search_jobs, training_job
 from lib.agent_configuration.agent_system import ConfiguredQuestion, drop_lost_questions
@@ -194,50 +193,6 @@ def train_policies(
     finished = run_stages([Stage(label, jobs, work)], context, keep_replies, costs)
     (tests,) = drop_lost_questions(finished.read_tables("tests", with_identity=False))
     return tests
-
-
-def ask_trained_policies(
-    params: Params,
-    items: Sequence[Item],
-    models: str | Path | None = None,
-    runs: str | Path = RUNS,
-) -> pd.DataFrame:
-    """Ask questions of one's own of the agents as ARC's policy of each seed configures them.
-
-    Args:
-        params: All settings.
-        items: The questions; the policy of the kind that each is most like configures it.
-        models: Folder of the lab models, as of `run`.
-        runs: Folder of the jobs; what is not trained yet is trained.
-
-    Returns:
-        Rows as of `agent_system.make_table`, with seed and number (of the question).
-    """
-    models = ensure_models(params.lab, models)
-    train_policies(params, [ARC], models, runs)
-    training_jobs = select_trainings(make_jobs(params, [ARC], models))
-    num_questions = len(training_jobs) * len(items)
-    sweep.print_to_terminal(announce_questions(params, num_questions, "asking trained policies"))
-    tables = []
-    with open_workbench(make_context(params, models, runs), params.configuration) as bench:
-        for training_job_ in training_jobs:
-            folder = training_job_.folder(runs)
-            jobs = [_configure_question(bench, item, folder) for item in items]
-            rows = bench.play(params.configuration.model, jobs)
-            seed = training_job_.settings["seed"]
-            tables.append(rows.assign(seed=seed, number=range(len(items))))
-    return pd.concat(tables, ignore_index=True)
-
-
-def _configure_question(
-    bench: ConfigurationWorkbench, item: Item, folder: Path
-) -> ConfiguredQuestion:
-    """A question under the choice of ARC's policy for its kind, whose weights lie in the folder of a training."""
-    kind = guess_kind(bench, item)
-    policy = _read_policy(folder / f"{ARC.name}-{kind}.safetensors", bench, kind)
-    states = torch.from_numpy(bench.make_states([item]))
-    (configuration,) = policy.decide(states).configurations
-    return ConfiguredQuestion(item, configuration, TEST_DRAW)
 
 
 def choices(

@@ -83,20 +83,6 @@ def reward(
     )
 
 
-def compute_utility(correct: np.ndarray, cost: np.ndarray, weight: float) -> np.ndarray:
-    """Compute U(q, c) = 1[correct] - lambda C_cost(c) (ARC, eq. 1).
-
-    Args:
-        correct: (n,) bool, or 0 and 1.
-        cost: (n,) cost of each answer.
-        weight: lambda, per unit of cost.
-
-    Returns:
-        (n,) utilities.
-    """
-    return np.asarray(correct) - weight * np.asarray(cost)
-
-
 @dataclass(frozen=True)
 class RewardFacts:
     """What follows from eq. 3 and 4, whatever a policy learns.

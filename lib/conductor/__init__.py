@@ -18,7 +18,6 @@ Trained language models
     jobs, training_job              settings of all jobs, and what a job does
     evaluation                      a verifier per category
     experiment, results             all trainings and tests; the results table
-    judge_votes                     the judge's majority on two methods
     reward_diagnostics              what rewards know, and what advantages follow
     costs                           operations and wall time of the Conductor
     full_run                        the recorded run of every method and seed

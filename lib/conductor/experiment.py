@@ -12,9 +12,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from lib import tasks
-from lib.conductor import evaluation, initial_policy, reward_model, training_job, variants
-from lib.conductor.evaluation import SamplingSettings
+from lib.conductor import initial_policy, reward_model, training_job
 from lib.conductor.jobs import REWARD_MODEL_SEED, make_jobs, needs_judge
 from lib.conductor.judge_costs import announce_grades
 from lib.conductor.training_job import RECORDING
@@ -26,7 +24,6 @@ from lib.experiment.run_context import RunContext
 from lib.language_models import checkpoints
 from lib.language_models.training.model_folders import ensure_models
 from lib.llm.open_models import export_recording
-from lib.tasks import Item
 
 RUNS = ROOT / "data/runs/conductor"
 CASSETTES = ROOT / "data/cassettes/04_conductor"
@@ -137,41 +134,3 @@ def choose_best_static(rows: pd.DataFrame) -> str:
     shared_seeds = set.intersection(*seeds_by_method)
     scores = dev[dev["seed"].isin(shared_seeds)].groupby("method")["correct"].mean()
     return scores.idxmax()
-
-
-def answer_items(
-    params: Params,
-    items: Sequence[Item],
-    models: str | Path | None = None,
-    runs: str | Path = RUNS,
-) -> pd.DataFrame:
-    """Greedy replies of the policies that the Conductor trained, one per seed, to items of one's own.
-
-    Args:
-        params: All settings; what is not trained yet is trained.
-        items: The questions.
-        models: As of `run`.
-        runs: As of `run`.
-
-    Returns:
-        Columns: seed, number (of the item), correct, tokens (read and written).
-    """
-    models = ensure_models(params.lab, models, initial_policy.list_lab_models(params))
-    run(params, [variants.CONDUCTOR], models, runs)
-    settings = params.conductor
-    sampling = SamplingSettings(samples=1, temperature=0.0, max_tokens=settings.grpo.max_tokens)
-    rows = []
-    for job in make_jobs(params, [variants.CONDUCTOR], models / settings.policy):
-        seed = job.settings["seed"]
-        model = checkpoints.load(job.folder(runs) / "model")
-        replies = evaluation.sample_replies(model, items, sampling, seed)
-        for number, reply in enumerate(replies):
-            rows.append(
-                {
-                    "seed": seed,
-                    "number": number,
-                    "correct": tasks.score_reply(reply.item, reply.text),
-                    "tokens": len(reply.prompt) + len(reply.ids),
-                }
-            )
-    return pd.DataFrame(rows)

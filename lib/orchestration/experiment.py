@@ -19,13 +19,12 @@ from lib.experiment import artifacts, results_table
 from lib.experiment.harness import FinishedJobs, JobRun, Stage, run_stages
 from lib.experiment.run_context import RunContext
 from lib.experiment.sweep import Job, read_receipt
-from lib.language_models.hugging_face_folder import hash_folder
 from lib.llm.cost_estimate import PlannedCalls, announce_costs
 from lib.llm.cost_ledger import BudgetExceeded
 from lib.llm.open_models import export_recording
 from lib.orchestration.cost_plan import plan_contest_calls, plan_prompted_calls
 from lib.orchestration.decision_models import CASSETTES, RECORDING, RUNS
-from lib.orchestration.jobs import make_constrained_jobs, make_jobs, make_prompted_jobs
+from lib.orchestration.jobs import make_jobs, make_prompted_jobs
 from lib.orchestration.menus import has_planned_policies
 from lib.orchestration.methods import ORACLE, Method, list_methods_of_job
 from lib.orchestration.worlds import WORLDS, World
@@ -107,41 +106,6 @@ def run_prompted(
     episodes = finished.read_tables("episodes", with_identity=False)
     steps = finished.read_tables("steps", with_identity=False)
     return episodes, steps
-
-
-def run_constrained(
-    params: Params,
-    folder: str | Path,
-    zoo: str | Path | None = None,
-    runs: str | Path = RUNS,
-    identity: str | None = None,
-) -> pd.DataFrame:
-    """Let a Hugging Face model orchestrate policies under constrained replies, and return a table of its episodes.
-
-    Constrained: the model can reply with nothing but the name of a policy. Of these replies the likeliest is taken.
-
-    KO (knowledge-based orchestration) reads descriptions of the policies; TO (tool-based) tries them for one step on
-    copies of the environment, RO (reflection-based) for several.
-
-    It teaches the simulated students of one seed, `orchestration.episodes` of them. It runs on the processor of this
-    machine, which is slow, so it decides every few steps only; in between the chosen policy goes on.
-
-    Args:
-        params: All settings.
-        folder: Folder of a Hugging Face model with a chat template.
-        zoo: Folder of the trained policies to choose from; None trains those of lesson 01 where they are missing.
-        runs: Folder in which finished work is kept, so that it is not repeated.
-        identity: Text that stands for the model's weights when finished work is looked up; None hashes the folder.
-
-    Returns:
-        A row per method and episode; a method is named by system and model, such as "KO SmolLM2-135M-Instruct".
-    """
-    zoo = ensure_zoo(params, ["education"], zoo)
-    name = Path(folder).name
-    identity = identity or hash_folder(Path(folder))
-    jobs = make_constrained_jobs(params, name, identity, zoo)
-    finished = run_jobs(params, jobs, f"{name} deciding", zoo, runs, inputs={identity: str(folder)})
-    return finished.read_tables("episodes", with_identity=False)
 
 
 def read_steps(

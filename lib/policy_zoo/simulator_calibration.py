@@ -95,11 +95,6 @@ def find_rank(table: pd.DataFrame, rules: EducationRules) -> int:
     return int(np.flatnonzero(is_in_force)[0]) + 1
 
 
-def find_closest_without_quick_random(table: pd.DataFrame) -> int:
-    """The rank (from 1) of the closest combination under which random choice is no quicker than a single action."""
-    return int(np.flatnonzero(table["random is no quicker"])[0]) + 1
-
-
 def _make_mixtures() -> dict[str, np.ndarray]:
     """Strategies that choose actions with fixed probabilities, (3,) by name: each action, random choice, pairs.
 

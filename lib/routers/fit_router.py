@@ -3,6 +3,8 @@
     router = fit_router(read_outcome_table("outcomes.parquet"), "logistic", budget_usd=0.002)
     print(router.report["sentence"])
 
+A data frame at hand becomes such a table by `recorded_outcomes.user_tables.make_outcome_table(frame, "my table")`.
+
 What is promised is measured by cross-validation over whole groups: encoder and model are fitted on some groups, the
 budget is calibrated on others, and accuracy and cost are those of third ones. The router that is kept is fitted the
 same way, on all groups but those of its calibration.

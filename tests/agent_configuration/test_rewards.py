@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from lib.agent_configuration.action_space import WORKFLOWS
 from lib.agent_configuration.agent_team import MOST_TOOLS
 from lib.agent_configuration.graph import count_most_tool_calls
-from lib.agent_configuration.rewards import Weights, compute_utility, derive_reward_facts, reward
+from lib.agent_configuration.rewards import Weights, derive_reward_facts, reward
 
 MOST = 192.0
 CASES = [  # right, steps, tokens, used, allocated: paid, by appendix F's coefficients
@@ -63,14 +63,6 @@ def test_idle_tools_cost_and_used_ones_never_do(correct, steps, tokens, allocate
     assert paid(correct, steps, tokens, 0, allocated) == pytest.approx(none - 0.3 * allocated)
     assert paid(correct, steps, tokens, used, allocated) > none
     assert paid(correct, steps, tokens, used, allocated) == paid(correct, steps, tokens, used, 0)
-
-
-def test_the_utility_is_correctness_minus_lambda_times_cost():
-    assert compute_utility(np.array([1, 0, 1]), np.array([0.0, 2.0, 4.0]), 0.25).tolist() == [
-        1.0,
-        -0.5,
-        0.0,
-    ]
 
 
 def test_every_coefficient_weighs_its_own_term():

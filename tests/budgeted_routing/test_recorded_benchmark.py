@@ -258,15 +258,6 @@ def test_intervals_are_over_groups_where_groups_are_left_out_whole():
     assert (estimates["num_items"] == subjects.nunique()).all()
 
 
-def test_a_ladder_is_recognised_by_part_of_the_questions():
-    ladder = benchmark.describe_ladder(make_table(has_kinds=False), SMALL, ROUTING)
-    assert ladder["num_items"].sum() == 240
-    kinds = replace(make_table(), groups=np.array([f"kind {n % 8}" for n in range(240)]))
-    by_kind = benchmark.describe_ladder(kinds, SMALL, ROUTING)
-    assert not by_kind["is_ladder"].all()
-    assert ladder["is_ladder"].all()
-
-
 def test_settings_and_tables_that_cannot_work_are_refused_with_a_reason():
     for changes, message in (
         ({"batch": 99, "minibatch": 50}, "multiple of minibatch"),

@@ -17,7 +17,6 @@ from lib.conductor import (
     experiment,
     initial_policy,
     jobs,
-    judge_votes,
     meta_policy_training,
     policy_readout,
     reply_format,
@@ -467,25 +466,6 @@ def test_a_policy_that_is_not_there_is_named_before_anything_starts(tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
-# Beside it ----------------------------------------------------------------------------------------
-
-
-def test_items_of_ones_own_are_answered_by_the_trained_policy_without_dice(
-    results, models, runs, all_is_done
-):
-    items = data.draw_items("dev", 4)
-    table = experiment.answer_items(settings(), items, models, runs)
-    assert table["number"].tolist() == [*range(len(items))] and set(table["seed"]) == {0}
-    (job,) = jobs.make_jobs(settings(), [variants.CONDUCTOR], models / settings().conductor.policy)
-    limit = settings().conductor.grpo.max_tokens
-    drawn = evaluation.sample_replies(
-        checkpoints.load(job.folder(runs) / "model"), items, SamplingSettings(2, 0.0, limit), 99
-    )[::2]  # other seeds change nothing
-    assert table["tokens"].tolist() == [len(reply.prompt) + len(reply.ids) for reply in drawn]
-    assert table["correct"].tolist() == evaluation.score_items(drawn, 1)["correct"].tolist()
-    assert_frame_equal(experiment.answer_items(settings(), items[:1], models, runs), table[:1])
-
-
 def test_the_record_holds_exams_and_rollouts_of_every_arm(results):
     rows = results_table.make_results("conductor", make_results_table(results))
     exam, trained = rows[rows["step"] == results_table.AFTER], rows[rows["step"] >= 0]
@@ -666,28 +646,3 @@ def test_a_job_cannot_read_a_setting_that_it_was_not_handed(place, taught, tmp_p
     ):
         with pytest.raises(AttributeError, match="was not handed"):
             getattr(owner, name)
-
-
-def test_two_arms_are_judged_by_points_and_by_votes_between_their_replies(
-    results, monkeypatch, tmp_path
-):
-    """One says the reference, the other something else; where both say the same, half a vote each."""
-    monkeypatch.setattr(judge_votes, "RUNS", tmp_path)
-    monkeypatch.setattr(judge_votes, "CASSETTES", tmp_path)
-    rows = pd.concat(
-        [of(results.components, "base"), of(results.components, "oracle")], ignore_index=True
-    )
-    good, alike = "<answer> " + rows["reference"] + " </answer>", rows["item"] == 0
-    rows["reply"] = good.where((rows["method"] == "base") | alike, "<answer> Oto </answer>")
-    told = judge_votes.compare_by_judge(settings(judge="scripted-large"), rows, "base", "oracle")
-    assert (
-        list(told) == ["seed", "group", "item", "method", "points", "votes"]
-        and len(told) == 2 * 3 * ITEMS
-    )
-    base, oracle = (told[told["method"] == name] for name in ("base", "oracle"))
-    assert (
-        base["points"].eq(1).all()
-        and oracle["points"].tolist() == (oracle["item"] == 0).astype(float).tolist()
-    )
-    assert base["votes"].tolist() == [0.5 if item == 0 else 1.0 for item in base["item"]]
-    assert (base["votes"].to_numpy() + oracle["votes"].to_numpy() == 1).all()

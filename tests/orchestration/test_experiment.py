@@ -11,9 +11,10 @@ import pytest
 
 from lib.config import ROOT
 from lib.experiment import results_table
+from lib.language_models.hugging_face_folder import hash_folder
 from lib.orchestration import experiment
 from lib.orchestration.contexts import SYSTEMS
-from lib.orchestration.jobs import CONSTRAINED_INTERVAL, make_jobs
+from lib.orchestration.jobs import CONSTRAINED_INTERVAL, make_constrained_jobs, make_jobs
 from lib.orchestration.methods import BEST_POLICY, ORACLE, UPPER_BOUND
 from lib.orchestration.worlds import WORLDS, World
 from lib.policy_zoo.recipes import SINGLE
@@ -138,6 +139,7 @@ def test_who_remembers_less_has_a_name_that_says_so_and_a_shorter_prompt(trained
 KILLED = """
 import sys
 from pathlib import Path
+from lib.language_models.hugging_face_folder import hash_folder
 from lib.orchestration import experiment
 from tests.orchestration.small import SCRIPTED, make_params
 runs, zoo = map(Path, sys.argv[1:])
@@ -177,10 +179,20 @@ def test_a_killed_experiment_of_two_processes_ends_with_the_tables_of_one_proces
 # Constrained replies ------------------------------------------------------------------------------
 
 
+def play_constrained(params, folder, zoo, runs):
+    """Episodes of a Hugging Face folder whose replies can be nothing but names of policies."""
+    identity = hash_folder(folder)
+    jobs = make_constrained_jobs(params, folder.name, identity, zoo)
+    finished = experiment.run_jobs(
+        params, jobs, "deciding", zoo, runs, inputs={identity: str(folder)}
+    )
+    return finished.read_tables("episodes", with_identity=False)
+
+
 def test_a_model_of_constrained_replies_has_rows_in_the_same_schema(trained, tmp_path):
     folder = make_random_folder(tmp_path / "parrot-1B")
     params = make_params(education={"horizon": 12}, orchestration={"episodes": 2})
-    rows = experiment.run_constrained(params, folder, trained, tmp_path / "runs")
+    rows = play_constrained(params, folder, trained, tmp_path / "runs")
     prompted, _ = experiment.run_prompted(
         params, ["education"], [SCRIPTED], zoo=trained, runs=tmp_path
     )
@@ -188,5 +200,5 @@ def test_a_model_of_constrained_replies_has_rows_in_the_same_schema(trained, tmp
     assert set(rows["method"]) == {f"{system} parrot-1B" for system in SYSTEMS}
     assert set(rows["item"]) == {"0-0", "0-1"} and set(rows["condition"]) == {"paper"}
     assert (rows["decisions"] == -(-rows["length"] // CONSTRAINED_INTERVAL)).all()
-    again = experiment.run_constrained(params, folder, trained, tmp_path / "again")
+    again = play_constrained(params, folder, trained, tmp_path / "again")
     pd.testing.assert_frame_equal(rows, again)

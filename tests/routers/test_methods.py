@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from lib import config
-from lib.agent_configuration.rewards import compute_utility
 from lib.recorded_outcomes import model_selection
 from lib.rl.budget_reward import compute_budget_reward
 from lib.routers import methods
@@ -67,10 +66,10 @@ def test_toolorchestras_reward_is_that_of_lesson_06(knob):
 
 @pytest.mark.parametrize("knob", [0.0, 0.5, 1.0])
 def test_arcs_reward_is_its_utility(knob):
+    """U(q, c) = 1[correct] - lambda C_cost(c) (ARC, eq. 1)."""
     rewards, weight = compute_rewards(methods.make_arc_reward, knob)
-    expected = compute_utility(
-        TABLE.correct[:40], TABLE.cost_usd[:40] / TABLE.cost_usd.mean(), weight
-    )
+    cost = TABLE.cost_usd[:40] / TABLE.cost_usd.mean()
+    expected = TABLE.correct[:40] - weight * cost
     assert np.allclose(rewards, expected, atol=1e-4)
 
 
