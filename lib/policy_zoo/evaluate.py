@@ -118,7 +118,7 @@ def evaluate(
     task: str,
     purpose: Purpose = "evaluation",
 ) -> pd.DataFrame:
-    """Play evaluation episodes with every policy, and return a table with a row per step.
+    """Play evaluation episodes with every policy.
 
     Args:
         params: All settings; `zoo.episodes` says how many episodes a seed plays.
@@ -128,9 +128,9 @@ def evaluate(
         purpose: What the episodes are played for: tables (evaluation) or policy cards.
 
     Returns:
-        The columns of `play`, and method, seed and backend (`policy`: no language model is called). Where students are
-        taught, also mastery, mastery_after, open_failed (failed questions that may come back), and how many questions
-        of the set counted for mastery (counted) and were answered right (counted_correct).
+        A row per step: the columns of `play`, and method, seed and backend (`policy`: no language model is called).
+        Where students are taught, also mastery, mastery_after, open_failed (failed questions that may come back), and
+        how many questions of the set counted for mastery (counted) and were answered right (counted_correct).
     """
     env = make_batched_env(params, domain, [task] * params.zoo.episodes)
     describe, outcome = None, None
@@ -151,7 +151,15 @@ def _describe_student(env: BatchedEnv) -> dict[str, np.ndarray]:
 
 
 def _describe_set(env: BatchedEnv, transition: Transition) -> dict[str, np.ndarray]:
-    """Mastery after a step, and how many questions of the set counted for it and were right, (students,) each."""
+    """Read what one set of questions did to each student.
+
+    Args:
+        env: The students after the step.
+        transition: The step.
+
+    Returns:
+        Mastery after the step, and how many questions counted for it and were right, (students,) each.
+    """
     mastery = transition.final_observation[:, 0].astype(np.float64)
     return {
         "mastery_after": mastery.round(6),  # observations are float32
@@ -185,11 +193,14 @@ def evaluate_in_training_rooms(params: Params, zoo: Mapping[str, Sequence[Policy
 
 
 def make_actors(zoo: Mapping[str, Sequence[Policy]], greedy: bool = False) -> dict[str, list[Act]]:
-    """Functions from observations to actions for all trained policies, by method, one per seed.
+    """Make the functions from observations to actions of all trained policies.
 
     Args:
         zoo: Trained policies by name, one per seed.
         greedy: Take the most probable action instead of sampling one.
+
+    Returns:
+        By name of the policy, a function for each seed.
     """
 
     def act_greedily(policy: Policy, observation: np.ndarray, draws: np.ndarray) -> np.ndarray:
@@ -206,11 +217,14 @@ def make_actors(zoo: Mapping[str, Sequence[Policy]], greedy: bool = False) -> di
 
 
 def make_baselines(domain: str, num_seeds: int) -> dict[str, list[Act]]:
-    """Policies without training, by name: random choice and, in education, each action alone.
+    """Make policies without training: random choice and, in education, each action alone.
 
     Args:
         domain: education or minigrid, where a single action alone is no strategy.
         num_seeds: Each baseline is repeated for every seed, which has its own episodes.
+
+    Returns:
+        By name, a function from observations to actions for each seed.
     """
     action_names = ACTIONS[domain]
     one_hot = np.eye(len(action_names))
@@ -301,7 +315,7 @@ def front_columns(domain: str) -> list[str]:
 
 
 def add_oracle(episodes: pd.DataFrame, domain: str) -> pd.DataFrame:
-    """Add an oracle to a table of episodes: of each student or room the best episode of any single-objective policy.
+    """Add an oracle to a table of episodes: for each student or room the best episode of any single-objective policy.
 
     It is chosen after the fact by the mean of the objectives: an upper bound for anything that picks one policy per
     episode, not a method.
@@ -309,6 +323,9 @@ def add_oracle(episodes: pd.DataFrame, domain: str) -> pd.DataFrame:
     Args:
         episodes: A row per method, seed and episode.
         domain: education or minigrid.
+
+    Returns:
+        The table with further rows, method ORACLE.
     """
     single = episodes[episodes["method"].isin(SINGLE)]
     utility = single[front_columns(domain)].mean(axis=1)

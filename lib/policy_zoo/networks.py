@@ -84,12 +84,15 @@ def draw_initial_parameters(network: Network, *name: str | int, seed: int) -> di
 
 
 def _draw_orthogonal(shape: tuple[int, ...], gain: float, rng: np.random.Generator) -> np.ndarray:
-    """A random orthogonal matrix times `gain`, by the algorithm of torch.nn.init.orthogonal_.
+    """Draw a random orthogonal matrix times `gain`, by the algorithm of torch.nn.init.orthogonal_.
 
     Args:
         shape: Shape of the weights; all axes but the first are columns.
         gain: Scale of the matrix.
         rng: Source of the random numbers.
+
+    Returns:
+        float32 weights of that shape.
     """
     num_rows = shape[0]
     num_columns = int(np.prod(shape[1:]))
@@ -104,7 +107,7 @@ def _draw_orthogonal(shape: tuple[int, ...], gain: float, rng: np.random.Generat
 
 
 def sample_actions(logprobs: Tensor, uniforms: Tensor) -> Tensor:
-    """Actions sampled by inverse transform: the first whose cumulative probability exceeds a uniform number.
+    """Sample actions by inverse transform: the first whose cumulative probability exceeds a uniform number.
 
     Args:
         logprobs: (..., A) log-probabilities of the actions.
@@ -133,12 +136,15 @@ def _multiply_batched(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 def _apply_heads(features: Tensor, params: Params, depth: int) -> tuple[Tensor, Tensor]:
-    """Logits (K, N, A) and values (K, N, V) of features (K, N, in), by separate tanh nets for actor and critic.
+    """Compute logits and values of features, by separate tanh nets for actor and critic.
 
     Args:
         features: (K, N, in).
-        params: By name, with the axis K in front.
+        params: Weights and biases by name, with the axis K of policies in front.
         depth: Hidden layers of each net.
+
+    Returns:
+        (K, N, A) logits and (K, N, V) values.
     """
     actor = features
     critic = features
@@ -154,13 +160,16 @@ def _apply_heads(features: Tensor, params: Params, depth: int) -> tuple[Tensor, 
 def _list_head_shapes(
     num_features: int, hidden: tuple[int, ...], num_actions: int, num_values: int
 ) -> dict[str, tuple[int, ...]]:
-    """Names and shapes of the parameters of two tanh nets, one for the actor and one for the critic.
+    """List the parameters of two tanh nets, one for the actor and one for the critic.
 
     Args:
         num_features: Inputs of both nets.
         hidden: Units of the hidden layers.
         num_actions: Outputs of the actor, A.
         num_values: Outputs of the critic, V.
+
+    Returns:
+        Shapes by name of the parameter.
     """
     shapes: dict[str, tuple[int, ...]] = {}
     for net in ("policy_net", "value_net"):
@@ -197,7 +206,14 @@ class _CutPatches(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient: Tensor) -> Tensor:
-        """The gradient of the feature maps (K, N, s, s, c) from that of their patches (K, N, (s-1)^2, 4c)."""
+        """Compute the gradient of the feature maps from that of their patches.
+
+        Args:
+            gradient: (K, N, (s-1)^2, 4c).
+
+        Returns:
+            (K, N, s, s, c).
+        """
         num_policies, num_inputs, width, _, channels = ctx.shape
         shape = (num_policies, num_inputs, width - 1, width - 1, 4, channels)
         corners = gradient.view(shape).unbind(4)
@@ -278,7 +294,11 @@ class Cnn:
 
     @property
     def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Names and shapes of the parameters of one policy: convolutions, a linear layer, actor and critic."""
+        """List the parameters of one policy: convolutions, a linear layer, actor and critic.
+
+        Returns:
+            Shapes by name of the parameter.
+        """
         shapes: dict[str, tuple[int, ...]] = {}
         for i, out_channels in enumerate(self.channels[1:]):
             in_channels = self.channels[i]
@@ -298,11 +318,14 @@ class Cnn:
         return _CutPatches.apply(views)
 
     def forward(self, params: Params, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits (K, N, A) and values (K, N, V) of views that are cut into patches.
+        """Compute logits and values of views that are cut into patches.
 
         Args:
             params: By name, with the axis K in front.
             inputs: (K, N, 36, 12) patches of the views, as `prepare_inputs` returns them.
+
+        Returns:
+            (K, N, A) logits and (K, N, V) values.
         """
         num_policies, num_inputs = inputs.shape[:2]
         width = self.side - 1  # of the feature map after the first convolution
@@ -332,11 +355,14 @@ NETWORK_TYPES = {"Mlp": Mlp, "Cnn": Cnn}
 
 
 def describe_component(component: Any, types: Mapping[str, type]) -> dict[str, Any]:
-    """A network or a training objective as JSON: the name of its type, beside its fields.
+    """Convert a network or a training objective to JSON: the name of its type, beside its fields.
 
     Args:
         component: The network or objective, a frozen dataclass of plain values.
         types: Classes by the names under which files and jobs know them.
+
+    Returns:
+        The JSON, from which `restore_component` makes an equal object.
 
     Raises:
         ValueError: Its class is not in `types`.
@@ -355,11 +381,14 @@ def describe_component(component: Any, types: Mapping[str, type]) -> dict[str, A
 
 
 def restore_component(description: Mapping[str, Any], types: Mapping[str, type]) -> Any:
-    """A network or a training objective from its JSON: the name of its type, beside its fields.
+    """Restore a network or a training objective from its JSON.
 
     Args:
-        description: The JSON, in which tuples may have become lists.
+        description: The name of the type, beside the fields; tuples may have become lists.
         types: Classes by the names under which files and jobs know them.
+
+    Returns:
+        The network or objective.
 
     Raises:
         ValueError: The type is not in `types`, or the fields are not those of its class.

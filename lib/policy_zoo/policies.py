@@ -61,11 +61,14 @@ class Policy:
         return {}
 
     def act(self, observation: np.ndarray, draws: np.ndarray | None = None) -> np.ndarray:
-        """Actions (N,) for observations (N, ...), sampled or most probable.
+        """Choose an action for each observation, sampled or most probable.
 
         Args:
             observation: (N, ...).
             draws: (N,) uniform numbers in [0, 1), to sample actions with; None takes the most probable ones.
+
+        Returns:
+            (N,) actions.
         """
         logprobs = self.compute_logprobs(observation)
         if draws is None:
@@ -73,9 +76,15 @@ class Policy:
         return sample_actions(logprobs, torch.from_numpy(np.asarray(draws))).numpy()
 
     def compute_logprobs(self, observation: np.ndarray) -> torch.Tensor:
-        """Log-probabilities of the actions, (N, A), for observations (N, ...).
+        """Compute the log-probabilities of the actions.
 
-        Where the network is expensive, a view is computed once in the life of the policy: rooms have few views.
+        Where the network is expensive, each distinct view is computed once and kept: rooms have few views.
+
+        Args:
+            observation: (N, ...).
+
+        Returns:
+            (N, A) log-probabilities.
         """
         observation = np.asarray(observation)
         if not self.network.has_expensive_forward:
@@ -113,7 +122,7 @@ class Policy:
 
 
 def save(policy: Policy, folder: str | Path, file: str | None = None) -> Path:
-    """Write the two files of a policy, parameters and description, and return the path of the description.
+    """Write a policy to two files, its parameters (safetensors) and its description (JSON).
 
     The parameters go first, so that the JSON file never stands alone.
 
@@ -121,6 +130,9 @@ def save(policy: Policy, folder: str | Path, file: str | None = None) -> Path:
         policy: The policy.
         folder: Folder for the files.
         file: Name of the files without suffix; None for the policy's name.
+
+    Returns:
+        Path of the description.
     """
     stem = Path(folder) / (file or policy.name)
     tensors_path = stem.with_name(stem.name + ".safetensors")
@@ -141,6 +153,9 @@ def load(path: str | Path) -> Policy:
 
     Args:
         path: Path of its JSON file; the parameters lie beside it.
+
+    Returns:
+        The policy.
 
     Raises:
         PolicyError: A file is missing, is not what it should be, was changed since it was written, or has parameters
@@ -179,10 +194,13 @@ def hash_policy(path: str | Path) -> str:
 
 
 def _read_description(path: Path) -> dict[str, Any]:
-    """The content of a policy's JSON file, checked for its entries and their types.
+    """Read a policy's JSON file, and check its entries and their types.
 
     Args:
         path: Path of the JSON file.
+
+    Returns:
+        The content.
 
     Raises:
         PolicyError: The file is missing, is no JSON, or lacks an entry.
@@ -211,11 +229,14 @@ def _read_description(path: Path) -> dict[str, Any]:
 
 
 def _restore_network(path: Path, description: dict[str, Any]) -> Network:
-    """The network that a policy's JSON file describes, refused before it makes this process allocate too much.
+    """Restore the network that a policy's JSON file describes; sizes are checked before memory is allocated.
 
     Args:
         path: Path of the file, for error messages.
         description: The network as JSON.
+
+    Returns:
+        The network, without parameters.
 
     Raises:
         PolicyError: The description is none of a network, or asks for too large layers.

@@ -52,12 +52,15 @@ class Card(BaseModel):
 
 
 def make_card(steps: pd.DataFrame, domain: str, name: str) -> Card:
-    """The card of a policy: what it does, achieves and fails at, in the words of a fixed rubric, from its episodes.
+    """Write the card of a policy from its episodes: what it does, achieves and fails at.
 
     Args:
         steps: A row per step of the policies' episodes, all seeds.
         domain: education or minigrid.
         name: The policy, a value of the column `method`.
+
+    Returns:
+        The card.
 
     Raises:
         ValueError: The table has no episode of the policy.
@@ -118,10 +121,13 @@ def _describe_actions(actions: pd.Series, action_names: Sequence[str]) -> str:
 
 
 def _describe_student_outcomes(steps: pd.DataFrame) -> dict[str, str]:
-    """At which mastery the student gains most and how often the policy fails, as two fields of its card.
+    """Describe at which mastery students gain most under a policy, and how often it fails.
 
     Args:
         steps: A row per step of one policy.
+
+    Returns:
+        Two fields of the policy's card.
     """
     gain = _measure_mastery_gain(steps)
     is_low = steps["mastery"] < HIGH_MASTERY
@@ -146,10 +152,13 @@ def _measure_mastery_gain(steps: pd.DataFrame) -> pd.Series:
 
 
 def _describe_room_outcomes(episodes: pd.DataFrame) -> dict[str, str]:
-    """What the policy does best in a room and how often it fails, as two fields of its card.
+    """Describe what a policy does best in a room, and how often it fails.
 
     Args:
         episodes: A row per episode of one policy, with its returns by objective.
+
+    Returns:
+        Two fields of the policy's card.
     """
     goal_share = episodes["goal"].mean()
     lava_share = 1 - episodes["no-lava"].mean()

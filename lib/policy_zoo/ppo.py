@@ -90,7 +90,14 @@ class PPOCoefficients:
 
     @classmethod
     def from_variants(cls, variants: Sequence[PPOVariant]) -> "PPOCoefficients":
-        """Settings of PPO of all variants (policies in training) as columns, (K, 1) each."""
+        """Collect the PPO settings of all variants (policies in training) as columns.
+
+        Args:
+            variants: K policies in training.
+
+        Returns:
+            A (K, 1) tensor for each setting.
+        """
         columns = {}
         for field in fields(cls):
             values = [getattr(variant.settings, field.name) for variant in variants]
@@ -144,7 +151,14 @@ class PPOSamples:
     input_ids: Tensor | None = None
 
     def select(self, index: Tensor) -> "PPOSamples":
-        """Samples of each variant by their numbers `index` (K, M), as a minibatch."""
+        """Select samples of each variant as a minibatch.
+
+        Args:
+            index: (K, M) numbers of the samples.
+
+        Returns:
+            The minibatch.
+        """
         variant = torch.arange(len(index)).unsqueeze(1)  # (K, 1)
         return PPOSamples(
             inputs=self.inputs[variant, index],
@@ -166,7 +180,7 @@ def compute_ppo_loss(
     coefficients: PPOCoefficients,
     objective_weights: Tensor | float = 1.0,
 ) -> Tensor:
-    """Loss of PPO on a minibatch, to be minimized: stable-baselines3's, with a clipped objective per critic head.
+    """Compute the loss of PPO on a minibatch: stable-baselines3's, with a clipped objective per critic head.
 
         L   = sum_i alpha_i L_i + c_v sum_i mean (V_i - R_i)^2 - c_e mean H
         L_i = -mean min(r A_i, clip(r, 1 - epsilon, 1 + epsilon) A_i),   r = pi(a | s) / pi_old(a | s)
@@ -376,7 +390,11 @@ class PPO:
 
     @torch.no_grad()
     def collect_rollout(self) -> PPORollout:
-        """Play T steps in every environment with actions sampled from the policies, and return them as a rollout."""
+        """Play T steps in every environment, with actions sampled from the policies.
+
+        Returns:
+            Inputs, actions, log-probabilities, values, rewards and ends of episodes, (K, T, E, ...) each.
+        """
         # One uniform number for every decision, from a stream of each variant and update.
         uniforms_by_variant = [
             self._make_generator(variant, "actions").random((self.num_steps, self.num_envs))
@@ -436,11 +454,14 @@ class PPO:
         )
 
     def _compute_rewards(self, vector_rewards: np.ndarray, observation: np.ndarray) -> Tensor:
-        """Training rewards (K, E, V), by the objective of each variant (policy in training).
+        """Compute the training rewards by the objective of each variant (policy in training).
 
         Args:
             vector_rewards: (K * E, k) rewards of the environment's k objectives.
             observation: (K * E, ...) what the policies saw before the step.
+
+        Returns:
+            (K, E, V) rewards, V of them where the critic has several heads.
         """
         vector_rewards = self._split_by_variant(vector_rewards)  # (K, E, k)
         observation = self._split_by_variant(observation)  # (K, E, ...)
@@ -452,11 +473,17 @@ class PPO:
         return torch.from_numpy(rewards.reshape(self.num_variants, self.num_envs, -1))
 
     def _compute_value_after_truncation(self, transition: Transition) -> Tensor | float:
-        """gamma V(s_{t+1}) where the time limit cut an episode off, (K, E, V); 0 elsewhere.
+        """Compute gamma V(s_{t+1}) where the time limit cut an episode off.
 
         The episode would have gone on, so what it would still have earned belongs to its last reward.
 
         Source: Pardo et al. 2018, partial-episode bootstrapping.
+
+        Args:
+            transition: The step of all K * E environments.
+
+        Returns:
+            (K, E, V), 0 where no episode was cut off.
         """
         is_truncated = transition.truncated & ~transition.terminated  # (K * E,)
         if not is_truncated.any():
@@ -509,9 +536,15 @@ class PPO:
                     return
 
     def compute_advantages(self, rollout: PPORollout) -> tuple[Tensor, Tensor]:
-        """Generalized advantage estimates and returns of a rollout, (K, T, E, V) each.
+        """Compute generalized advantage estimates and returns of a rollout.
 
         A_t = delta_t + gamma lambda A_{t+1},   delta_t = r_t + gamma V_{t+1} - V_t,   R_t = A_t + V_t
+
+        Args:
+            rollout: T steps of E environments for each of K variants.
+
+        Returns:
+            Advantages and returns, (K, T, E, V) each.
         """
         continues = (~rollout.dones).float().unsqueeze(-1)  # (K, T, E, 1)
         gamma = self.coefficients.gamma.unsqueeze(-1)  # (K, 1, 1)
@@ -547,10 +580,16 @@ class PPO:
         return is_learning
 
     def _compute_outputs(self, minibatch: PPOSamples) -> tuple[Tensor, Tensor]:
-        """Logits (K, M, A) and values (K, M, V) of a minibatch.
+        """Compute logits and values of a minibatch, each distinct input once.
 
-        A room has few views, so a minibatch has many equal ones. Each is computed once and its gradients add up, which
-        gives the same sum with less work.
+        A room has few views, so a minibatch has many equal ones. Each is computed once and its gradients add up,
+        which gives the same sum with less work.
+
+        Args:
+            minibatch: M samples of each variant.
+
+        Returns:
+            (K, M, A) logits and (K, M, V) values.
         """
         if not self.merges_equal_inputs:
             return self.network.forward(self.params, minibatch.inputs)
@@ -562,12 +601,15 @@ class PPO:
         return logits[:, position], values[:, position]
 
     def _compute_gradient(self, logits: Tensor, values: Tensor, minibatch: PPOSamples) -> Tensor:
-        """Gradient of the PPO loss with respect to all parameters, (K, P).
+        """Compute the gradient of the PPO loss with respect to all parameters.
 
         Args:
             logits: (K, M, A), part of autograd's graph.
             values: (K, M, V), part of autograd's graph.
             minibatch: The samples.
+
+        Returns:
+            (K, P).
         """
         policy_gradients, entropy_gradient, critic_gradient = compute_loss_gradients(
             logits.detach(), values.detach(), minibatch, self.coefficients
@@ -583,7 +625,7 @@ class PPO:
         output_gradients: Sequence[Tensor],
         keep_graph: bool = False,
     ) -> Tensor:
-        """Gradients with respect to all parameters, (K, P), from those with respect to outputs of the network.
+        """Backpropagate from outputs of the network to all parameters.
 
         Variants share no parameter, so that one backward pass serves all of them.
 
@@ -591,6 +633,9 @@ class PPO:
             outputs: Logits, values, or both.
             output_gradients: Gradients of the loss with respect to them.
             keep_graph: Whether another pass follows.
+
+        Returns:
+            (K, P) gradients.
         """
         gradients = torch.autograd.grad(
             outputs,
@@ -603,7 +648,7 @@ class PPO:
 
     @torch.no_grad()
     def _take_adam_step(self, gradient: Tensor, is_learning: Tensor) -> None:
-        """One step of Adam on the parameters of the variants that are learning; the others stay as they are.
+        """Do one step of Adam on the parameters of the variants that are still learning.
 
         One state for all variants: torch's Adam takes longer with one optimizer per variant, and its fused one as long
         (a benchmark).
@@ -650,7 +695,11 @@ class PPO:
         )
 
     def save_checkpoint(self, path: Path) -> None:
-        """Write everything that decides the rest of the training to a file of safetensors."""
+        """Write everything that decides the rest of the training to a safetensors file.
+
+        Args:
+            path: Path of the file.
+        """
         episodes = np.array(self.episodes, dtype=np.float64)
         arrays = {
             "theta": self.theta.detach().numpy(),
@@ -694,7 +743,11 @@ class PPO:
         self.env.restore(env_state)
 
     def _make_parameter_views(self) -> dict[str, Tensor]:
-        """Parameters by name, (K, *shape): leaves of autograd's graph that share their memory with theta."""
+        """Make the parameters by name as views of one flat tensor, theta.
+
+        Returns:
+            By name (K, *shape): leaves of autograd's graph that share their memory with theta.
+        """
         shapes = self.network.parameter_shapes
         sizes = [math.prod(shape) for shape in shapes.values()]
         views = {}
@@ -713,12 +766,15 @@ class MGDA(PPO):
     """
 
     def _compute_gradient(self, logits: Tensor, values: Tensor, minibatch: PPOSamples) -> Tensor:
-        """Policy gradients of all objectives combined by min-norm weights, plus those of entropy and critic, (K, P).
+        """Combine the policy gradients of all objectives by min-norm weights, and add those of entropy and critic.
 
         Args:
             logits: (K, M, A), part of autograd's graph.
             values: (K, M, V), part of autograd's graph.
             minibatch: The samples.
+
+        Returns:
+            (K, P).
         """
         policy_gradients, entropy_gradient, critic_gradient = compute_loss_gradients(
             logits.detach(), values.detach(), minibatch, self.coefficients

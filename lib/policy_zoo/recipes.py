@@ -68,9 +68,12 @@ class Recipe:
     stack: str
 
     def to_json(self) -> dict[str, Any]:
-        """The recipe as JSON: all that decides a training but environment and seed.
+        """Convert the recipe to JSON: all that decides a training except environment and seed.
 
         `stack` is left out, because a policy does not depend on those that are trained beside it.
+
+        Returns:
+            The JSON.
         """
         return {
             "name": self.name,
@@ -83,11 +86,14 @@ class Recipe:
 
     @classmethod
     def from_json(cls, description: dict[str, Any], stack: str = "") -> Recipe:
-        """The recipe of a JSON description.
+        """Restore a recipe from its JSON.
 
         Args:
             description: A recipe as `to_json` returns it.
             stack: Name of the group of recipes that are trained side by side.
+
+        Returns:
+            The recipe.
 
         Raises:
             ValueError: The type of the objective or of the network is unknown.
@@ -121,11 +127,17 @@ def list_recipes(params: ZooParams, domain: str) -> list[Recipe]:
 
 
 def _list_education_recipes(params: ZooParams) -> list[Recipe]:
-    """The recipes of the six policies that teach students (the paper's Table 6).
+    """List the training recipes of the six policies that teach students (the paper's Table 6).
 
     SO-d1 to SO-d3 are rewarded for one objective each. For all three objectives there are MO-S (equal weights), MO-RM
     (a reward machine, whose objectives change with mastery) and MO-MGDA (gradients of the objectives combined, which
     takes a critic head for each).
+
+    Args:
+        params: All settings.
+
+    Returns:
+        The recipes.
     """
     objectives: dict[str, Objective] = {
         "SO-d1": LinearScalarization((1.0, 0.0, 0.0)),  # aptitude: questions above mastery
@@ -160,12 +172,18 @@ def _list_education_recipes(params: ZooParams) -> list[Recipe]:
 
 
 def _list_minigrid_recipes(params: ZooParams) -> list[Recipe]:
-    """The recipes of the four policies of rooms (the paper's Table 7), each trained in a room of its own.
+    """List the training recipes of the four policies of rooms, each trained in a room of its own (the paper's Table 7).
 
     SO-d1 walks to the goal of an empty room, SO-d2 to the goal past lava, SO-d3 collects gold.
 
     MO-pseudoS is rewarded for goal and gold in the room with everything. Avoiding lava has no reward of its own, hence
     "pseudo": rewards of several objectives in one number.
+
+    Args:
+        params: All settings.
+
+    Returns:
+        The recipes.
     """
     settings_by_policy = params.zoo.minigrid
     # Weights of (goal, no lava, gold). Picking up one of the two pieces of gold gives a vector reward of 1/2, its share
@@ -201,13 +219,16 @@ def _list_minigrid_recipes(params: ZooParams) -> list[Recipe]:
 def make_batched_env(
     params: Environments, domain: str, tasks: Sequence[str], seed: int = 0
 ) -> BatchedEnv:
-    """A batched environment: many students of one skill, or many rooms, that step together.
+    """Make a batched environment: many students of one skill, or many rooms, that step together.
 
     Args:
         params: Settings of the environments.
         domain: education or minigrid.
         tasks: One for each row: the room, in minigrid.
         seed: Seed of the first row; row i has seed + i.
+
+    Returns:
+        The environment, a row for each task.
     """
     if domain == "education":
         return EducationBatch(make_education_rules(params.education), len(tasks), seed)
@@ -216,11 +237,14 @@ def make_batched_env(
 
 
 def describe_environment(params: Environments, domain: str) -> dict[str, Any]:
-    """The environment of a job as settings: those of the domain, and hashes of the files that they name.
+    """Describe the environment of a job: the settings of its domain, and hashes of the files that they name.
 
     Args:
         params: Settings of the environments.
         domain: education or minigrid.
+
+    Returns:
+        Settings that enter the cache key of the job.
     """
     section = getattr(params, domain)
     paths: list[str] = []

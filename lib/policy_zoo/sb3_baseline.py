@@ -158,7 +158,7 @@ class SameRandomNumbers(BaseCallback):
         )
 
     def _iterate_minibatches(self, batch_size: int) -> Iterator[RolloutBufferSamples]:
-        """Minibatches of the rollout in the order that the stacked trainer has; stands in for `RolloutBuffer.get`.
+        """Iterate over the rollout's minibatches in the order of the batched trainer, in place of `RolloutBuffer.get`.
 
         Args:
             batch_size: Samples of a minibatch.
@@ -180,11 +180,14 @@ def make_environment(params: Environments, recipe: Recipe, seed: int) -> RecipeR
 
 
 def make_learner(recipe: Recipe, env: VecEnv) -> PPO:
-    """stable-baselines3's PPO with the settings of a recipe and a network of its shape, untrained.
+    """Make stable-baselines3's PPO with the settings and the network shape of a recipe, untrained.
 
     Args:
         recipe: What is trained.
         env: The environments, with training rewards (E,).
+
+    Returns:
+        The learner.
     """
     settings = recipe.settings
     policy_class = "MlpPolicy"

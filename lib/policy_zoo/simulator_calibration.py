@@ -96,9 +96,12 @@ def find_rank(table: pd.DataFrame, rules: EducationRules) -> int:
 
 
 def _make_mixtures() -> dict[str, np.ndarray]:
-    """Strategies that choose actions with fixed probabilities, (3,) by name: each action, random choice, pairs.
+    """Make strategies that choose actions with fixed probabilities: each action, random choice, and pairs of actions.
 
     An action alone stands in for the policy that is trained for one objective; pairs are mixed half and half.
+
+    Returns:
+        (actions,) probabilities by name of the strategy.
     """
     one_hot = np.eye(len(ACTIONS))
     mixtures = {policy: one_hot[action] for policy, action in STAND_INS.items()}

@@ -51,7 +51,14 @@ def try_actions(rules: EducationRules, seed: int, warm_steps: int, copies: int) 
 
 
 def make_simplex(points_per_side: int) -> np.ndarray:
-    """All probability vectors of three actions on a grid, (n, 3), with `points_per_side` on each side."""
+    """List all probability vectors of three actions on a regular grid.
+
+    Args:
+        points_per_side: Grid points on each side of the triangle.
+
+    Returns:
+        (n, 3) vectors.
+    """
     num_steps = points_per_side - 1
     vectors = []
     for first, second in product(range(points_per_side), repeat=2):
@@ -108,12 +115,15 @@ def play_reactive_rules(rules: EducationRules, students: int) -> pd.DataFrame:
 
 
 def _make_reactive_rule(if_failed: int, if_low: int, if_high: int) -> Act:
-    """A rule for simulated students, as a function from observations to actions.
+    """Make a hand-written rule for simulated students, as a function from observations to actions.
 
     Args:
         if_failed: Index of the action for students with failed questions to repeat.
         if_low: Index of the action for other students, where mastery is below MASTERY_THRESHOLD.
         if_high: Index of the action where mastery is above it.
+
+    Returns:
+        The rule.
     """
 
     def act(observation: np.ndarray, draws: np.ndarray) -> np.ndarray:
@@ -126,13 +136,16 @@ def _make_reactive_rule(if_failed: int, if_low: int, if_high: int) -> Act:
 
 
 def _play_students(rules: EducationRules, act: Act, method: str, students: int) -> pd.DataFrame:
-    """One episode of each student as rows of the results table; the students are the same for every method.
+    """Play one episode of each student; the students are the same for every method.
 
     Args:
         rules: Rules of the simulator.
         act: Chooses actions from observations.
         method: Name of the method.
         students: Number of students.
+
+    Returns:
+        A row of the results table for each student, with the mean reward of each objective and the length.
     """
     env = EducationBatch(rules, students)
     steps = play(env, act, seeds.keys("tour", "students", n=students))

@@ -61,13 +61,16 @@ def choose_learner(params: ZooParams, recipe: Recipe) -> str:
 
 
 def group_recipes_by_stack(params: ZooParams, domain: str) -> dict[str, list[Recipe]]:
-    """The recipes of a domain in groups that are trained side by side, by the name of the group (its stack).
+    """Group the recipes of a domain by what is trained side by side (a stack).
 
     stable-baselines3 trains one policy at a time, so that each is a group of its own there.
 
     Args:
         params: All settings.
         domain: education or minigrid.
+
+    Returns:
+        Recipes by name of the stack.
     """
     recipes_by_stack: dict[str, list[Recipe]] = {}
     for recipe in recipes.list_recipes(params, domain):
@@ -118,11 +121,14 @@ def make_stacked_learner(params: Environments, stack: Sequence[Recipe], *seeds: 
 
 
 def _make_learner(params: Environments, recipes_and_seeds: Sequence[tuple[Recipe, int]]) -> PPO:
-    """The PPO (or MGDA, where the critic has several heads) that trains some policies side by side.
+    """Make the learner that trains some policies side by side: PPO, or MGDA where the critic has several heads.
 
     Args:
         params: Settings of the environments.
         recipes_and_seeds: The policies; their networks and rollouts have one shape.
+
+    Returns:
+        The learner.
     """
     variants = []
     tasks = []  # of the rows of the batched environment
@@ -142,11 +148,14 @@ def _make_learner(params: Environments, recipes_and_seeds: Sequence[tuple[Recipe
 
 
 def list_versions(network: Network, learner: str) -> dict[str, int]:
-    """The VERSIONs of the code that decides the parameters and the training curve of a policy, by a name in words.
+    """List the VERSION constants of the code that decides the parameters and the training curve of a policy.
 
     Args:
         network: Network of the policy.
         learner: "stacked" (policies trained side by side) or "stable-baselines3".
+
+    Returns:
+        Version numbers by the name of the code.
     """
     versions = {
         "random streams": seeds.VERSION,
@@ -211,7 +220,7 @@ def make_jobs(params: ZooParams, domain: str, trained: Collection[str] = ()) -> 
 
 
 def compute_policy_keys(settings: Mapping[str, Any]) -> list[str]:
-    """The key of each policy of a job: a hash of all that decides the policy, but not of those trained beside it.
+    """Compute the key of each policy of a job: a hash of all that decides it, but not of those trained beside it.
 
     Args:
         settings: Settings of the job.
@@ -226,12 +235,15 @@ def compute_policy_keys(settings: Mapping[str, Any]) -> list[str]:
 def train_policies(
     job: sweep.Job, folder: Path, progress: Callable[[float], None]
 ) -> dict[str, Any]:
-    """Train the policies of a job side by side, write them and their training curves, and return their keys.
+    """Train the policies of a job side by side, and write them and their training curves.
 
     Args:
         job: Holds recipes, seeds and the settings of the environment.
         folder: Folder for policies and curves.
         progress: Called with the fraction of the training that is over.
+
+    Returns:
+        `policies`, the keys of the policies.
     """
     torch.set_num_threads(1)
     # Adam's moments of weights without a gradient decay into denormal numbers, which are slow.
@@ -268,13 +280,16 @@ def train_policies(
 def _make_companions(
     recipes_and_seeds: Sequence[tuple[Recipe, int]],
 ) -> list[tuple[Recipe, int]]:
-    """A second policy to be trained beside a small network that would be alone; otherwise none.
+    """Make a second policy to be trained beside a small network that would otherwise be alone.
 
-    A single product of matrices is computed in another way than a batch of them, and the last bits of a policy must
-    not depend on how many are trained beside it.
+    A product of two matrices is computed in another way than a batch of them, and the last bits of a policy must not
+    depend on how many are trained beside it.
 
     Args:
         recipes_and_seeds: The policies of a job.
+
+    Returns:
+        The second policy with its seed; an empty list where none is needed.
     """
     recipe, seed = recipes_and_seeds[0]
     is_single = len(recipes_and_seeds) == 1
@@ -287,10 +302,13 @@ def _make_companions(
 
 
 def find_trained(runs: str | Path = RUNS_FOLDER) -> dict[str, Path]:
-    """The folder of every trained policy, by its key (a hash of all that decides its training).
+    """Find the folder of every trained policy.
 
     Args:
         runs: Folder of the jobs. A job's receipt is written when all of its policies are trained.
+
+    Returns:
+        Folders by key of the policy, a hash of all that decides its training.
     """
     folder_by_key = {}
     for receipt_path in sorted(Path(runs).glob("*/done.json")):
@@ -331,12 +349,15 @@ def build_zoo(
 
 
 def read_zoo(params: ZooParams, domain: str, runs: str | Path = RUNS_FOLDER) -> Zoo:
-    """Read the trained policies of a domain, their training curves and computing time from the files of the jobs.
+    """Read the trained policies of a domain, with their training curves and computing time.
 
     Args:
         params: All settings.
         domain: education or minigrid.
         runs: Folder of the jobs; all of these policies are trained.
+
+    Returns:
+        Policies, curves and seconds.
     """
     names_by_stack = {}
     stack_by_name = {}
@@ -393,11 +414,14 @@ def _read_seconds_per_policy(folder: Path) -> float:
 
 
 def load_zoo(domain: str, root: str | Path = ZOO_FOLDER) -> dict[str, list[policies.Policy]]:
-    """Read the trained policies of a domain: by name, one for each seed in rising order.
+    """Load the trained policies of a domain.
 
     Args:
         domain: education or minigrid.
         root: Folder of the trained policies.
+
+    Returns:
+        By name, a policy for each seed in rising order.
 
     Raises:
         PolicyError: There are none.

@@ -33,7 +33,7 @@ def ensure_zoo(
     out: str | Path = train.ZOO_FOLDER,
     runs: str | Path = train.RUNS_FOLDER,
 ) -> Path:
-    """The folder of the trained policies with their cards; what is missing is trained, evaluated and described first.
+    """Make sure that the trained policies and their cards exist; what is missing is trained, evaluated and described.
 
     Args:
         params: All settings.
@@ -41,6 +41,9 @@ def ensure_zoo(
         zoo: A folder that the user brings, which is returned as it is; None for `out`.
         out: Folder of the policies of these settings.
         runs: Folder of the jobs that train and evaluate.
+
+    Returns:
+        The folder of the policies.
     """
     if zoo is not None:
         return Path(zoo)
@@ -63,13 +66,16 @@ def has_zoo(
     out: str | Path = train.ZOO_FOLDER,
     runs: str | Path = train.RUNS_FOLDER,
 ) -> bool:
-    """Whether a folder has the policies and cards of these settings, byte by byte as jobs wrote them, and no others.
+    """Check whether a folder has the policies and cards of these settings, byte by byte, and no others.
 
     Args:
         params: All settings; those of another profile have other policies, and fewer or more seeds.
         domain: education or minigrid.
         out: Folder of the policies.
         runs: Folder of the jobs that train and evaluate.
+
+    Returns:
+        Whether it does.
     """
     # Policies.
     folder = Path(out) / domain
@@ -101,14 +107,15 @@ def has_zoo(
 
 
 def evaluate_zoo(params: Params, domain: str, runs: str | Path = train.RUNS_FOLDER) -> pd.DataFrame:
-    """Evaluation episodes of all trained policies of a domain and of its baselines, as a table with a row per step.
-
-    They are read from the job's folder where it has run before.
+    """Play evaluation episodes with all trained policies of a domain and its baselines, unless they were played before.
 
     Args:
         params: All settings.
         domain: education or minigrid.
         runs: Folder of the jobs, in which the trained policies are.
+
+    Returns:
+        A row per step.
     """
     job = make_evaluation_job(params, domain)
     evaluation_folder = _find_evaluation_folder(runs)
@@ -121,7 +128,7 @@ def evaluate_zoo(params: Params, domain: str, runs: str | Path = train.RUNS_FOLD
 def evaluate_zoo_and_mixture(
     params: Params, domain: str, runs: str | Path = train.RUNS_FOLDER
 ) -> pd.DataFrame:
-    """The evaluation episodes of `evaluate_zoo`, and in education those of `MIXTURE`, as a table with a row per step.
+    """Play the episodes of `evaluate_zoo` and, in education, those of a mixture of two actions.
 
     The mixture teaches the same students: failed questions or challenges, with equal probability in every step.
 
@@ -129,6 +136,9 @@ def evaluate_zoo_and_mixture(
         params: All settings.
         domain: education or minigrid.
         runs: Folder of the jobs, in which the trained policies are.
+
+    Returns:
+        A row per step.
     """
     steps = evaluate_zoo(params, domain, runs)
     if domain != "education":
@@ -145,13 +155,16 @@ def write_cards(
     out: str | Path = train.ZOO_FOLDER,
     runs: str | Path = train.RUNS_FOLDER,
 ) -> dict[str, dict[str, Any]]:
-    """Write the card of every policy (what it does, in words) beside its parameters, and return the cards by policy.
+    """Write the card of every policy (what it does, in words) beside its parameters.
 
     Args:
         params: All settings.
         domain: education or minigrid.
         out: Folder of the policies.
         runs: Folder of the jobs; the one that evaluates these policies has run.
+
+    Returns:
+        Cards by name of the policy.
     """
     job_folder = make_evaluation_job(params, domain).folder(_find_evaluation_folder(runs))
     cards = {}
@@ -168,14 +181,17 @@ def get_task(params: Params, domain: str) -> str:
 
 
 def make_evaluation_job(params: Params, domain: str) -> sweep.Job:
-    """The job that evaluates the trained policies of a domain and writes their cards.
+    """Make the job that evaluates the trained policies of a domain and writes their cards.
 
-    A job is a label and the settings that decide its results; their hash is its key, which names its folder. Policies
-    stand in the settings by the keys of their trainings, so that the job is run again when a policy is trained anew.
+    Policies stand in the settings by the keys of their trainings, so that the job runs again when a policy is trained
+    anew.
 
     Args:
         params: All settings.
         domain: education or minigrid.
+
+    Returns:
+        The job.
     """
     keys_by_policy: dict[str, list[str]] = {}  # a key for each seed
     for (name, _), key in _find_policy_keys(params, domain).items():
@@ -204,7 +220,7 @@ def make_evaluation_job(params: Params, domain: str) -> sweep.Job:
 def evaluate_policies(
     job: sweep.Job, folder: Path, progress: sweep.JobProgress, params: Params, runs: str
 ) -> dict[str, int]:
-    """Play evaluation episodes with trained policies, write steps and policy cards, and return the number of steps.
+    """Play evaluation episodes with trained policies, and write steps and policy cards.
 
     Args:
         job: Names the policies by the keys of their trainings.
@@ -212,6 +228,9 @@ def evaluate_policies(
         progress: Not called, because the job takes seconds.
         params: All settings, those that the job was made from.
         runs: Folder of the jobs that trained the policies.
+
+    Returns:
+        `steps`, the number of steps.
     """
     # Policies.
     folder_by_key = train.find_trained(runs)
