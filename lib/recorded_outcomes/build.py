@@ -35,6 +35,12 @@ def select_openhands(source: Path) -> pd.DataFrame:
     """Selects coding agents on the issues of five benchmarks, with the source's estimate of the cost.
 
     As in the source, items that no run could solve are left out.
+
+    Args:
+        source: Folder of the source's tables.
+
+    Returns:
+        A row per run and issue.
     """
     rows = pd.read_parquet(source / "openhands.parquet")
     rows = rows[rows["benchmark"] != "swe-bench-multimodal-unsolveable"]
@@ -61,6 +67,12 @@ def select_routellm(source: Path) -> pd.DataFrame:
     """Selects two models on questions of 45 subjects and of GSM8K, without contaminated and repeated prompts.
 
     Replies are graded again where that is possible, because the source's grader reads "$20.00" as 0.
+
+    Args:
+        source: Folder of the source's tables.
+
+    Returns:
+        A row per model and question.
     """
     rows = pd.read_parquet(source / "routellm.parquet")
     regraded = rows["correct_regraded"].astype("boolean")
@@ -74,7 +86,14 @@ def select_routellm(source: Path) -> pd.DataFrame:
 
 
 def select_routerarena(source: Path) -> pd.DataFrame:
-    """Selects two models on questions of 78 data sets, with recorded costs and the published scores."""
+    """Selects two models on questions of 78 data sets, with recorded costs and the published scores.
+
+    Args:
+        source: Folder of the source's tables.
+
+    Returns:
+        A row per model and question.
+    """
     rows = pd.read_parquet(source / "routerarena.parquet")
     # All calls succeeded, so that the column says nothing.
     rows = rows.drop(columns="success").rename(columns={"dollars": "cost_usd"})
@@ -88,7 +107,14 @@ def select_routerarena(source: Path) -> pd.DataFrame:
 
 
 def select_facts(source: Path) -> dict[str, pd.DataFrame]:
-    """Selects every table, by name; rows are sorted, and columns of texts are categories."""
+    """Selects the rows of every table that is shipped.
+
+    Args:
+        source: Folder of the sources' tables.
+
+    Returns:
+        Tables by name; rows are sorted, and columns of texts are categories.
+    """
     tables = {
         "openhands": select_openhands(source),
         "llmrouter": select_llmrouter(source),
@@ -101,7 +127,14 @@ def select_facts(source: Path) -> dict[str, pd.DataFrame]:
 
 
 def _sort_rows(rows: pd.DataFrame) -> pd.DataFrame:
-    """Sorts rows and makes columns of texts categories, so that equal tables give equal files."""
+    """Sorts rows and makes columns of texts categories, so that equal tables give equal files.
+
+    Args:
+        rows: The table.
+
+    Returns:
+        The sorted table.
+    """
     rows = rows.copy()
     for name, dtype in rows.dtypes.items():
         if not pd.api.types.is_numeric_dtype(dtype):
@@ -199,7 +232,17 @@ def reduce_dimensions(vectors: np.ndarray, dims: int = NUM_AXES) -> tuple[np.nda
 
 
 def make_embeddings(source: Path, table: str, folder: Path, items: pd.Series) -> pd.DataFrame:
-    """Makes the table of embeddings: item, e00, e01, ..., one row for each different item, sorted."""
+    """Makes the table of embeddings of one source's prompts.
+
+    Args:
+        source: Folder of the prompts.
+        table: Name of the source.
+        folder: Folder of the encoder.
+        items: Items of the table, some of them more than once.
+
+    Returns:
+        Columns item, e00, e01, ...; one row for each different item, sorted.
+    """
     prompts = {}
     with open(source / _PROMPT_FILES[table], encoding="utf-8") as lines:
         for line in lines:

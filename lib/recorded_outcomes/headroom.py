@@ -54,6 +54,9 @@ _MAX_DEVIATIONS = 3.0  # standard deviations
 def describe_table(table: OutcomeTable) -> dict[str, float]:
     """Describes a table by its size, its best constant, its oracle, and how similar the models' errors are.
 
+    Args:
+        table: The recorded outcomes.
+
     Returns:
         items, groups, models: their numbers.
         constant, constant_cost_usd: accuracy and mean cost of the best constant, the most accurate single model.
@@ -151,9 +154,17 @@ def fit_informed_router(table: OutcomeTable, fold: Fold) -> InformedRouter:
 
 
 def _make_informed_features(table: OutcomeTable, fold: Fold, pool: np.ndarray) -> np.ndarray:
-    """Features of the informed router, standardized on train: (items, d).
+    """Makes the features of the informed router, which sees more than a real router could.
 
     They are the outcomes and costs of the models outside the pool, and all features of the table.
+
+    Args:
+        table: The recorded outcomes.
+        fold: Its train items standardize the features.
+        pool: Indices of the models that the router chooses from.
+
+    Returns:
+        (items, d).
     """
     outside_pool = np.setdiff1d(np.arange(len(table.models)), pool)
     columns = [
@@ -168,9 +179,16 @@ def _make_informed_features(table: OutcomeTable, fold: Fold, pool: np.ndarray) -
 
 
 def standardize_features(features: np.ndarray, train: np.ndarray) -> np.ndarray:
-    """Standardizes features (items, d) by the mean and standard deviation of the train items.
+    """Standardizes features by the mean and standard deviation of the train items.
 
     Values beyond three standard deviations are clipped.
+
+    Args:
+        features: (items, d).
+        train: Indices of the train items.
+
+    Returns:
+        (items, d), clipped at _MAX_DEVIATIONS standard deviations.
     """
     train_features = features[train]
     deviation = train_features.std(0)  # (d,)
@@ -295,6 +313,12 @@ def sort_by_dominance(table: OutcomeTable) -> list[int]:
     """Sorts model indices by the number of models that dominate them, which are cheaper and at least as accurate.
 
     The Pareto front, which no model dominates, comes first. Among equals the cheaper model comes first.
+
+    Args:
+        table: The recorded outcomes.
+
+    Returns:
+        Indices of all models.
     """
     accuracy = table.correct.mean(0)
     mean_cost = table.cost_usd.mean(0)
@@ -405,7 +429,16 @@ def widen_degenerate_intervals(table: OutcomeTable, questions: pd.DataFrame) -> 
 def _score_by_accuracy(
     table: OutcomeTable, folds: Sequence[Fold], routers: Sequence[InformedRouter]
 ) -> np.ndarray:
-    """Correctness (items,) of the informed router where it asks the most promising model at any cost."""
+    """Scores the informed router where it asks the most promising model at any cost.
+
+    Args:
+        table: The recorded outcomes.
+        folds: Train, dev and test items.
+        routers: The router of each fold.
+
+    Returns:
+        (items,) correctness on the test items.
+    """
     correct = np.zeros(len(table))
     for fold, router in zip(folds, routers, strict=True):
         pool_chances = router.chances[fold.test][:, router.pool]

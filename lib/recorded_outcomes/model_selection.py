@@ -192,7 +192,15 @@ def find_best_constant(table: OutcomeTable, rows: np.ndarray) -> int:
 
 
 def score_best_constant(table: OutcomeTable, folds: Sequence[Fold]) -> ItemOutcomes:
-    """Scores the best constant: one model for every item, the most accurate one on train and dev of each fold."""
+    """Scores the best constant: one model for every item, the most accurate one on train and dev of each fold.
+
+    Args:
+        table: The recorded outcomes.
+        folds: Train, dev and test items.
+
+    Returns:
+        Correctness and cost of every test item.
+    """
     correct = np.full(len(table), np.nan)
     cost_usd = np.full(len(table), np.nan)
     for fold in folds:
@@ -231,6 +239,9 @@ def score_choices(
         choices: The method's choices, one `Choices` for each fold.
         min_dev_gain: Accuracy by which a mixture must beat the best constant on dev, at a lower cost, to replace it
             at equal quality.
+
+    Returns:
+        Correctness and cost of every test item, at each promised cost and at equal quality.
     """
     num_levels = len(LEVELS)
     num_items = len(table)
@@ -308,9 +319,15 @@ class CostFrontier:
     correct: np.ndarray
 
     def mix_for_cost(self, budget: float) -> dict[int, float]:
-        """The most accurate mixture with a mean cost of at most `budget` USD: {knob index: probability}.
+        """Finds the most accurate mixture of knob settings whose mean cost is within a budget.
 
         A budget below the cheapest corner gets that corner.
+
+        Args:
+            budget: Mean cost in USD that is allowed.
+
+        Returns:
+            Probability by index of the knob setting.
         """
         costs = self.cost_usd
         if budget >= costs[-1] or len(self.knobs) == 1:
@@ -324,7 +341,14 @@ class CostFrontier:
         return self._mix_neighbours(upper, min(lower_weight, 1.0))
 
     def mix_for_accuracy(self, target: float) -> dict[int, float]:
-        """The cheapest mixture with the accuracy `target`: {knob index: probability}."""
+        """Finds the cheapest mixture of knob settings that reaches an accuracy.
+
+        Args:
+            target: The accuracy.
+
+        Returns:
+            Probability by index of the knob setting.
+        """
         accuracies = self.correct
         upper = int(np.searchsorted(accuracies, target - 1e-12))
         if upper == 0:
@@ -343,7 +367,15 @@ class CostFrontier:
 
 
 def compute_frontier(options: Choices, rows: np.ndarray) -> CostFrontier:
-    """Computes the hull of accuracy over mean cost that knob settings span on the items `rows`."""
+    """Computes the convex hull of accuracy over mean cost that knob settings span.
+
+    Args:
+        options: Outcomes of all knob settings, (knobs, items).
+        rows: Indices of the items that count.
+
+    Returns:
+        The corners, from the cheapest to the most accurate.
+    """
     mean_cost = options.cost_usd[:, rows].mean(1)  # (knobs,)
     accuracy = options.correct[:, rows].mean(1)
     corners = stats.hull(mean_cost, accuracy)
@@ -506,7 +538,14 @@ def aiq_gap(
     weights = weights / weights.sum(1, keepdims=True)  # (1 + draws, items)
 
     def resampled_heights(repeats: Sequence[HeldOutScores]) -> np.ndarray:
-        """AIQ of each resample, of curves averaged over repeats: (1 + draws,)."""
+        """Computes AIQ (the mean height of the cost-quality curve) of each bootstrap resample.
+
+        Args:
+            repeats: Scores of each repeat, which are averaged.
+
+        Returns:
+            (1 + draws,) heights, the first of the table itself.
+        """
         correct = np.mean([scores.correct for scores in repeats], axis=0)  # (levels, items)
         cost_usd = np.mean([scores.cost_usd for scores in repeats], axis=0)
         # Weighted means over items: sum_i weights[r, i] correct[level, i].
@@ -515,7 +554,14 @@ def aiq_gap(
         return curve_height(mean_correct, mean_cost, low, high)
 
     def repeat_heights(repeats: Sequence[HeldOutScores]) -> list[float]:
-        """AIQ of each repeat on the table itself."""
+        """Computes AIQ (the mean height of the cost-quality curve) of each repeat on the table itself.
+
+        Args:
+            repeats: Scores of each repeat.
+
+        Returns:
+            A height for each.
+        """
         heights = []
         for scores in repeats:
             mean_correct = scores.correct.mean(1)  # (levels,)

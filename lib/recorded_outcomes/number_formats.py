@@ -154,9 +154,14 @@ def _decide_decimal_comma(
 
 
 def _list_readings(number: str) -> list[str]:
-    """Lists how a text can be read: with a decimal "comma" (0,85 or 1.234,5), a decimal "point" (0.85 or 1,234.5).
+    """Lists the number formats in which a text can be read.
 
-    Both are listed for a text such as "1,234", none for one without a separator or that is no number.
+    Args:
+        number: The text.
+
+    Returns:
+        "comma" for a decimal comma (0,85 or 1.234,5), "point" for a decimal point (0.85 or 1,234.5); both for
+        "1,234", none without a separator.
     """
     if "," not in number and "." not in number:
         return []

@@ -66,7 +66,14 @@ def read_files(paths: Sequence[Path]) -> list[FileRows]:
 
 
 def _list_folder(folder: Path) -> list[Path]:
-    """Lists the data files of a folder, sorted: logs of lm-evaluation-harness at any depth, or else the files in it."""
+    """Lists the data files of a folder, sorted.
+
+    Args:
+        folder: The folder.
+
+    Returns:
+        Logs of lm-evaluation-harness at any depth; without such logs, the files directly in the folder.
+    """
     samples = sorted(folder.rglob(LM_EVAL_SAMPLES))
     if samples:
         return samples
@@ -79,7 +86,17 @@ def _list_folder(folder: Path) -> list[Path]:
 
 
 def _read_file(path: Path) -> FileRows:
-    """Reads one file, with the position of each row and notes on encoding and separator."""
+    """Reads one file as a table.
+
+    Args:
+        path: The file.
+
+    Returns:
+        Rows, the position of each row in the file, and notes on encoding and separator.
+
+    Raises:
+        TableError: The file is a pickle, or cannot be read.
+    """
     if path.suffix.lower() in _PICKLES:
         raise TableError(
             "pickles can run code when they are loaded, and are not read; where you trust the file, convert it once: "

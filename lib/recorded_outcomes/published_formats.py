@@ -102,6 +102,12 @@ def convert_routerbench(files: Sequence[FileRows]) -> FileRows:
 
     The wide table has a row for each prompt, and for each model a column MODEL of outcomes and a column
     "MODEL|total_cost" of costs.
+
+    Args:
+        files: The rows of each file.
+
+    Returns:
+        A row for each prompt and model.
     """
     rows = join_files(files)
     frame = rows.frame.rename(columns=lambda column: str(column).strip())
@@ -152,6 +158,12 @@ def convert_routellm(files: Sequence[FileRows]) -> FileRows:
 
     They have a row for each prompt, for each of two models a column MODEL (True where it is right), and perhaps a
     column "MODEL_response" with its reply, from which tokens are estimated.
+
+    Args:
+        files: The rows of each file.
+
+    Returns:
+        A row for each prompt and model.
     """
     outcomes_by_model = []
     for rows in files:
@@ -179,7 +191,15 @@ def convert_routellm(files: Sequence[FileRows]) -> FileRows:
 
 
 def _check_truth_values(rows: FileRows, model: str) -> None:
-    """Raises TableError where the outcome of a model is neither True nor False."""
+    """Checks that the outcomes of a model are True or False.
+
+    Args:
+        rows: A file of RouteLLM.
+        model: Name of the column.
+
+    Raises:
+        TableError: One is neither.
+    """
     values = rows.frame[model].map(lambda value: str(value).strip().lower())
     is_no_truth_value = ~values.isin(_TRUTH_VALUES)
     if is_no_truth_value.any():
@@ -191,7 +211,15 @@ def _check_truth_values(rows: FileRows, model: str) -> None:
 
 
 def _drop_repeats(rows: FileRows, frame: pd.DataFrame) -> FileRows:
-    """Keeps the first row of each item and model; prompts are repeated within and between files."""
+    """Drops repeated rows of an item and model, because prompts occur more than once within and between files.
+
+    Args:
+        rows: Positions of the rows, and notes.
+        frame: The rows.
+
+    Returns:
+        The first row of each item and model, with a note on how many were dropped.
+    """
     is_repeat = frame.duplicated(["item", "model"]).to_numpy()
     notes = list(rows.notes)
     if is_repeat.any():
@@ -211,7 +239,14 @@ def _is_llmrouter(columns: Sequence[str]) -> bool:
 
 
 def convert_llmrouter(files: Sequence[FileRows]) -> FileRows:
-    """Converts LLMRouter's routing data, which have a row for each query and model, to the columns of this module."""
+    """Converts LLMRouter's routing data to the columns of this module.
+
+    Args:
+        files: The rows of each file, one for each query and model.
+
+    Returns:
+        A row for each query and model.
+    """
     rows = join_files(files)
     frame = rows.frame
     # What identifies a query there: task, query, answer and metric.
@@ -249,6 +284,12 @@ def convert_routerarena(files: Sequence[FileRows]) -> FileRows:
     """Converts RouterArena's cached results to the columns of this module.
 
     They have a row for each question and model, with the score and the recorded cost in evaluation_result.
+
+    Args:
+        files: The rows of each file.
+
+    Returns:
+        A row for each question and model.
     """
     rows = join_files(files)
     frame = rows.frame
@@ -275,9 +316,15 @@ def _is_lm_eval(columns: Sequence[str]) -> bool:
 
 
 def convert_lm_eval(files: Sequence[FileRows]) -> FileRows:
-    """Converts logs of samples of lm-evaluation-harness to long form.
+    """Converts sample logs of lm-evaluation-harness to long form.
 
     Its option --log_samples writes a file for each model and task: MODEL/samples_TASK_DATE.jsonl.
+
+    Args:
+        files: The rows of each file.
+
+    Returns:
+        A row for each question and model.
     """
     newest_logs, notes = _select_newest_logs(files)
     converted_logs = [_convert_samples(rows, notes) for rows in newest_logs]
@@ -290,7 +337,14 @@ def convert_lm_eval(files: Sequence[FileRows]) -> FileRows:
 
 
 def _select_newest_logs(files: Sequence[FileRows]) -> tuple[list[FileRows], list[str]]:
-    """Selects the newest log of each model and task, by the date in its name; also notes on what was left out."""
+    """Selects the newest log of each model and task, by the date in its name.
+
+    Args:
+        files: The rows of each log.
+
+    Returns:
+        The newest logs, and notes on what was left out.
+    """
     newest_logs: dict[tuple[str, str], FileRows] = {}
     # Sorted by name, so that a later date replaces an earlier one.
     for rows in sorted(files, key=lambda rows: rows.path.name):
@@ -315,7 +369,15 @@ def _name_task(rows: FileRows) -> str:
 
 
 def _convert_samples(rows: FileRows, notes: list[str]) -> FileRows:
-    """Converts one log to long form, and appends to `notes` which metric and filter were read."""
+    """Converts one sample log of lm-evaluation-harness to long form.
+
+    Args:
+        rows: The log, a row for each sample and filter.
+        notes: Sentences on which metric and filter were read are appended.
+
+    Returns:
+        A row for each sample.
+    """
     frame = rows.frame
     labels = list(rows.labels)
     task = _name_task(rows)
@@ -361,6 +423,9 @@ def _read_first_request(arguments: Any) -> str:
 
     Args:
         arguments: {"gen_args_0": {"arg_0": PROMPT, ...}}, or [[PROMPT, ...]] in older files.
+
+    Returns:
+        The prompt; "" where there is none.
     """
     first = arguments
     while isinstance(first, (Mapping, list, tuple)) and len(first):
@@ -398,7 +463,14 @@ def _is_number(text: str) -> bool:
 
 
 def _mark_unscored(frame: pd.DataFrame) -> pd.DataFrame:
-    """Adds a column failure to rows some of which have no outcome, so that they are counted and left out later."""
+    """Marks rows without an outcome in a column failure, so that they are counted and left out later.
+
+    Args:
+        frame: The rows.
+
+    Returns:
+        The rows, with the column where some outcome is missing.
+    """
     # An empty field of a CSV is an empty text.
     is_blank = frame["correct"].astype(str).str.strip() == ""
     is_unscored = frame["correct"].isna() | is_blank

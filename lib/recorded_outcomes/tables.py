@@ -96,6 +96,9 @@ class OutcomeTable:
 
         Args:
             rows: (k,) indices, or a mask (items,).
+
+        Returns:
+            The table of these items.
         """
         has_privileged_features = len(self.privileged_features) > 0
         indices = np.arange(len(self))[rows]
@@ -113,7 +116,14 @@ class OutcomeTable:
         )
 
     def select_models(self, models: Sequence[str]) -> OutcomeTable:
-        """Selects models by name; the table keeps all items, and models are in the given order."""
+        """Selects models by name.
+
+        Args:
+            models: Names, in the order of the new table.
+
+        Returns:
+            The table with these models on all items.
+        """
         columns = [self.models.index(name) for name in models]
         return replace(
             self,
@@ -149,6 +159,9 @@ def load_agents(
         variant: "measured": only runs whose costs were recorded while they ran, without the model that the source
             marks as not available. "rebuilt": also runs whose costs were computed afterwards. "all": that model, too.
         root: Folder of the shipped tables.
+
+    Returns:
+        The table, (issues, runs).
     """
     rows = artifacts.read_parquet(root / "openhands.parquet")
     is_unavailable = rows["suspect"].astype(str).str.contains(_UNAVAILABLE)
@@ -210,6 +223,9 @@ def load_llmrouter(
         hold_out: "items": items are held out one by one, and a router sees the task of an item, as one-hot features.
             "groups": whole tasks are held out, and it does not.
         root: Folder of the shipped tables.
+
+    Returns:
+        The table, (queries, models).
     """
     rows = artifacts.read_parquet(root / "llmrouter.parquet")
     price_list = pd.read_csv(root / "prices.csv").set_index("model")
@@ -250,6 +266,9 @@ def load_zeroeval(name: str, prices: PriceSettings, root: Path = OUTCOMES_FOLDER
         name: "gsm" or "crux".
         prices: Assumptions about costs; per_billion and exponent are read.
         root: Folder of the shipped tables.
+
+    Returns:
+        The table, (questions, models).
     """
     rows = artifacts.read_parquet(root / f"{name}.parquet")
     correct = rows.pivot(index="item", columns="model", values="correct")
@@ -287,6 +306,9 @@ def load_routellm(name: str, prices: PriceSettings, root: Path = OUTCOMES_FOLDER
         name: "mmlu" or "gsm8k".
         prices: Assumptions about costs; reply_tokens and routellm (USD per token, by model) are read.
         root: Folder of the shipped tables.
+
+    Returns:
+        The table, (questions, models).
     """
     rows = artifacts.read_parquet(root / "routellm.parquet")
     rows = rows[rows["table"] == name]
@@ -326,6 +348,9 @@ def load_routerarena(root: Path = OUTCOMES_FOLDER) -> OutcomeTable:
 
     Args:
         root: Folder of the shipped tables.
+
+    Returns:
+        The table, (questions, models).
     """
     rows = artifacts.read_parquet(root / "routerarena.parquet")
     rows = rows.assign(score=clip_meteor_scores(rows["score"], rows["metric"]))
@@ -400,11 +425,14 @@ PRICED_BY: dict[str, tuple[str, ...]] = {
 
 
 def subsample(table: OutcomeTable, most: int) -> OutcomeTable:
-    """Samples about `most` items of a table, the same fraction of each group, but at least two items of a group.
+    """Samples some items of a table, the same fraction of each group, but at least two items of a group.
 
     Args:
         table: The recorded outcomes.
-        most: Number of items; a smaller table is returned as it is.
+        most: Approximate number of items; a smaller table is returned as it is.
+
+    Returns:
+        The smaller table.
     """
     if len(table) <= most:
         return table

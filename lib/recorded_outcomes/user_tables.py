@@ -131,7 +131,12 @@ def _list_paths(path: str | Path | Sequence[Path]) -> list[Path]:
 def _read_rows(paths: Sequence[Path], prices: TokenPrices | None) -> FileRows:
     """Reads files as rows in long form, a row for each item and model, under the column names of the files.
 
-    Prompts are added from a file beside the table. Costs are computed where rows have numbers of tokens only.
+    Args:
+        paths: The files.
+        prices: Prices of tokens, for rows without costs; None where there are none.
+
+    Returns:
+        The rows, with prompts from a file beside the table and costs.
     """
     rows = convert_published(read_files(paths))
     frame = _add_prompts(rows.frame, get_prompts_path(paths[0]))
@@ -183,7 +188,19 @@ def read_choice_table(path: str | Path | Sequence[Path]) -> ChoiceTable | None:
 
 
 def _make_choice_table(frame: pd.DataFrame, file_rows: FileRows, name: str) -> ChoiceTable:
-    """Checks the rows of a log of choices and makes the arrays by item."""
+    """Checks the rows of a log of choices, and makes the arrays by item.
+
+    Args:
+        frame: The rows, under the column names of the file.
+        file_rows: Positions of the rows in the file, and notes.
+        name: Name of the table.
+
+    Returns:
+        The log.
+
+    Raises:
+        TableError: A column, a value or a choice is missing or wrong.
+    """
     columns, column_notes = _find_columns(frame)
     notes = [*file_rows.notes, *column_notes]
     rows = pd.DataFrame({column: frame[source] for column, source in columns.items()})
@@ -214,7 +231,15 @@ def _make_choice_table(frame: pd.DataFrame, file_rows: FileRows, name: str) -> C
 
 
 def _check_propensities(rows: pd.DataFrame, labels: Sequence[str]) -> None:
-    """Raises TableError for a propensity that is not a probability above 0, and for an item with two choices."""
+    """Checks that each item has one choice, and its propensity is a probability above 0.
+
+    Args:
+        rows: The rows of a log.
+        labels: The position of each row in its file, such as "line 7".
+
+    Raises:
+        TableError: A propensity is wrong, or an item occurs twice.
+    """
     propensity = rows["propensity"].to_numpy()
     is_wrong = ~((propensity > 0) & (propensity <= 1))
     if is_wrong.any():
@@ -303,6 +328,12 @@ def _make_table(
         name: Name of the table.
         notes: What was decided so far, in sentences.
         hold_out: "items" makes every item a group of its own.
+
+    Returns:
+        The table.
+
+    Raises:
+        TableError: A column or a value is missing or wrong; the message names the row.
     """
     columns, column_notes = _find_columns(frame)
     notes = [*notes, *column_notes]
@@ -402,7 +433,15 @@ def _drop_failed_calls(
 
 
 def _replace_few_groups(rows: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
-    """Makes every item, or prompt, a group of its own where there are fewer than MIN_GROUPS groups."""
+    """Makes every item, or prompt, a group of its own where there are too few groups to hold some out.
+
+    Args:
+        rows: The rows.
+        notes: A sentence on the change is appended.
+
+    Returns:
+        The rows with new groups.
+    """
     num_groups = rows["group"].nunique()
     if num_groups >= MIN_GROUPS:
         return rows
@@ -420,7 +459,14 @@ def _is_described(rows: pd.DataFrame) -> bool:
 
 
 def _group_by_prompt(rows: pd.DataFrame) -> pd.DataFrame:
-    """Makes every item a group; items with the same prompt share one, so that no split divides them."""
+    """Makes every item a group; items with the same prompt share one, so that no split divides them.
+
+    Args:
+        rows: The rows, with or without prompts.
+
+    Returns:
+        The rows with new groups.
+    """
     if "prompt" not in rows:
         return rows.assign(group=rows["item"])
     prompts = rows["prompt"].map(_to_comparable).astype(str)
@@ -430,7 +476,15 @@ def _group_by_prompt(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _replace_negative_meteor_scores(rows: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
-    """Replaces METEOR scores below 0 by 0, see `clip_meteor_scores`, and appends a sentence to `notes`."""
+    """Replaces METEOR scores below 0 by 0, see `clip_meteor_scores`.
+
+    Args:
+        rows: The rows.
+        notes: A sentence on the change is appended.
+
+    Returns:
+        The rows with clipped scores.
+    """
     if "metric" not in rows:
         return rows
     clipped = clip_meteor_scores(rows["correct"], rows["metric"])
@@ -534,9 +588,18 @@ def _find_columns(frame: pd.DataFrame) -> tuple[dict[str, Any], list[str]]:
 
 
 def _read_names(values: pd.Series, column: str, labels: Sequence[str]) -> pd.Series:
-    """Reads a column of names as texts.
+    """Reads a column of names as texts; "NA" and "None" are names.
 
-    "NA" and "None" are names; an empty field raises TableError.
+    Args:
+        values: The column.
+        column: Its name, for messages.
+        labels: The position of each row in its file.
+
+    Returns:
+        The names.
+
+    Raises:
+        TableError: A field is empty or holds no single name.
     """
     names = []
     for value, label in zip(values.tolist(), labels, strict=True):
@@ -588,7 +651,18 @@ def _read_numbers(rows: pd.DataFrame, labels: Sequence[str]) -> pd.DataFrame:
 
 
 def _read_vectors(values: pd.Series, labels: Sequence[str]) -> np.ndarray:
-    """Reads a column of vectors, which are lists of numbers or JSON texts of such lists: (rows, dimensions)."""
+    """Reads a column of vectors, which are lists of numbers or JSON texts of such lists.
+
+    Args:
+        values: The column.
+        labels: The position of each row in its file.
+
+    Returns:
+        (rows, dimensions).
+
+    Raises:
+        TableError: A row has no vector, or one of another length.
+    """
     vectors = []
     for value, label in zip(values.tolist(), labels, strict=True):
         try:
@@ -612,7 +686,15 @@ def _read_vectors(values: pd.Series, labels: Sequence[str]) -> np.ndarray:
 
 
 def _check_ranges(rows: pd.DataFrame, labels: Sequence[str]) -> None:
-    """Raises TableError for a negative cost, or an outcome outside 0 to 1."""
+    """Checks that costs are 0 or more, and outcomes from 0 to 1.
+
+    Args:
+        rows: The rows.
+        labels: The position of each row in its file.
+
+    Raises:
+        TableError: A number is out of range.
+    """
     cost_usd = rows["cost_usd"].to_numpy()
     if (cost_usd < 0).any():
         index = int((cost_usd < 0).argmax())
@@ -629,7 +711,15 @@ def _check_ranges(rows: pd.DataFrame, labels: Sequence[str]) -> None:
 
 
 def _check_repeats(rows: pd.DataFrame, labels: Sequence[str]) -> None:
-    """Raises TableError where two rows have the same item, model and sample."""
+    """Checks that no two rows have the same item, model and sample.
+
+    Args:
+        rows: The rows.
+        labels: The position of each row in its file.
+
+    Raises:
+        TableError: Two rows have.
+    """
     identity = ["item", "model"]
     if "sample" in rows:
         identity = [*identity, "sample"]
@@ -645,7 +735,15 @@ def _check_repeats(rows: pd.DataFrame, labels: Sequence[str]) -> None:
 
 
 def _check_item_columns(rows: pd.DataFrame, labels: Sequence[str]) -> None:
-    """Raises TableError where a column that describes an item, such as its prompt, differs between its rows."""
+    """Checks that what describes an item, such as its prompt, is the same in all of its rows.
+
+    Args:
+        rows: The rows.
+        labels: The position of each row in its file.
+
+    Raises:
+        TableError: A column differs.
+    """
     first_index = rows.groupby("item")["item"].transform(lambda items: items.index[0])
     for column in rows.columns.difference(_OF_A_CALL):
         values = rows[column].map(_to_comparable)
@@ -664,7 +762,14 @@ def _check_item_columns(rows: pd.DataFrame, labels: Sequence[str]) -> None:
 
 
 def _check_leaks(rows: pd.DataFrame) -> None:
-    """Raises TableError where one prompt is in two groups, so that a split would not divide it."""
+    """Checks that no prompt is in two groups, where a split by groups would train and test on it.
+
+    Args:
+        rows: The rows.
+
+    Raises:
+        TableError: A prompt is.
+    """
     if "prompt" not in rows:
         return
     prompts = rows["prompt"].map(_to_comparable)
@@ -687,7 +792,15 @@ def _to_comparable(value: Any) -> Any:
 
 
 def _check_outcomes(correct: pd.DataFrame, cost_usd: pd.DataFrame) -> None:
-    """Raises TableError for outcomes (items, models) between which nothing can be chosen."""
+    """Checks that there are enough models and items, and costs, for a choice between models.
+
+    Args:
+        correct: (items, models).
+        cost_usd: (items, models).
+
+    Raises:
+        TableError: There is nothing to choose.
+    """
     num_items, num_models = correct.shape
     if num_models < 2:
         raise TableError(f"there is one model, {correct.columns[0]!r}; a choice needs two")
@@ -728,7 +841,17 @@ def _make_group_features(item_rows: pd.DataFrame, notes: list[str]) -> np.ndarra
 
 
 def _make_features(item_rows: pd.DataFrame) -> np.ndarray:
-    """Makes the features of items, (items, d): the embedding if there is one, else numbers from the prompt's words."""
+    """Makes the features of items: their embedding if there is one, else numbers from the prompt's words.
+
+    Args:
+        item_rows: A row for each item.
+
+    Returns:
+        (items, d).
+
+    Raises:
+        TableError: Nothing describes the items.
+    """
     embedding_columns = [column for column in item_rows if _EMBEDDING_COLUMN.fullmatch(str(column))]
     if embedding_columns:
         return item_rows[embedding_columns].to_numpy(float)
