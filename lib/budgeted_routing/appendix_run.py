@@ -139,7 +139,14 @@ def _run_study(
 
 
 def list_jobs(params: Params) -> list[Job]:
-    """List every job of RECORDED_STUDIES; jobs that two studies share stand once."""
+    """List every job of the recorded studies, once each.
+
+    Args:
+        params: All settings.
+
+    Returns:
+        The jobs.
+    """
     jobs_by_label = {}
     for study in RECORDED_STUDIES:
         study_params = select_study(params, study)
@@ -150,7 +157,14 @@ def list_jobs(params: Params) -> list[Job]:
 
 
 def make_full_rows(params: Params) -> pd.DataFrame:
-    """Train what is not trained yet, and return the test rows of RECORDED_STUDIES."""
+    """Run the trainings of the recorded studies that are not finished, and collect their tests.
+
+    Args:
+        params: All settings.
+
+    Returns:
+        A row per test episode.
+    """
     tables = []
     for study in RECORDED_STUDIES:
         study_results = _run_study(params, study, None, RUNS)

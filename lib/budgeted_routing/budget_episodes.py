@@ -220,6 +220,9 @@ class _ExpertEnvironment:
         Args:
             episode: Not used; the environments of other systems read it.
             text: The turn.
+
+        Returns:
+            The call, the answer, or what is malformed.
         """
         turn = call_protocol.parse_turn(text, self.pool.experts)
         is_malformed = isinstance(turn, call_protocol.Malformed)

@@ -74,11 +74,14 @@ def draw_test_items(settings: RoutingSettings) -> list[Item]:
 
 
 def open_pool(context: RunContext, settings: RoutingSettings) -> ExpertPool:
-    """Open the experts, the language models that a controller may call for money. Use it as a context manager.
+    """Open the experts, the language models that a controller may call for money.
 
     Args:
         context: How the experiment is carried out: folders of models, recorded replies and spending, processes.
         settings: CoRL's settings; names of the experts, their models and their sampling temperature are read.
+
+    Returns:
+        The experts; a context manager that closes them.
     """
     models = open_models(
         context.llm,
@@ -309,7 +312,14 @@ class ControllerJob:
         tables = TrainingTables(self.run.folder, learner)
 
         def collect_episodes(step: int) -> UpdateData:
-            """Roll out the episodes of update number `step`, a part of the seed of all that is random in them."""
+            """Roll out the episodes of one update.
+
+            Args:
+                step: Number of the update, a part of the seed of everything random in it.
+
+            Returns:
+                Samples for the trainer, and a row per episode.
+            """
             update_seed = self.seed * 10**6 + step
             budget_tasks = variants.draw_training_tasks(
                 variant, items, self.budgets, settings, settings.batch, group_size, update_seed

@@ -22,7 +22,14 @@ LESSON = "05_budgeted_routing"
 
 
 def list_jobs(params: Params) -> list[Job]:
-    """List every job of the experiment: trials, lessons in the protocol, trainings, tests of the start."""
+    """List every job of the experiment: trials of experts, warm-up trainings, trainings by reward, and tests.
+
+    Args:
+        params: All settings.
+
+    Returns:
+        The jobs.
+    """
     all_jobs = []
     for world, compared in VARIANTS_BY_WORLD.items():
         world_params = select_world(params, world)

@@ -40,12 +40,15 @@ def read_template(style: str, path: str | Path | None = None) -> str:
 
 
 def write_system_prompt(template: str, call_costs: Mapping[str, float]) -> str:
-    """Write a system message.
+    """Write the controller's system message, which lists the experts with their usual costs.
 
     Args:
         template: Of `read_template`.
         call_costs: US dollars that a call to each expert typically costs, the cheapest first. List prices would hide
             how much an expert writes.
+
+    Returns:
+        The message.
     """
     experts = ", ".join(f"{name} (about ${cost:.2g} a call)" for name, cost in call_costs.items())
     # Not str.format: a user's text may hold other braces, such as \boxed{}.

@@ -39,6 +39,9 @@ def make_job(params: Params) -> sweep.Job:
 
     Args:
         params: Of which `routing` and `recorded.prices` are read.
+
+    Returns:
+        The job.
     """
     settings = params.routing
     files = {

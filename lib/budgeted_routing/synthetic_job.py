@@ -34,10 +34,13 @@ def run(settings: RoutingSettings, runs: str | Path = RUNS) -> pd.DataFrame:
 
 
 def make_job(settings: RoutingSettings) -> sweep.Job:
-    """Makes the one job of the benchmark: its parts take seconds each, so they are threads and no jobs.
+    """Makes the one job of the benchmark, whose parts take seconds each and run as threads.
 
     Args:
         settings: Of which `synthetic` and `learn` decide the rows.
+
+    Returns:
+        The job.
     """
     decided_by = {
         "job": "synthetic benchmark",

@@ -724,6 +724,9 @@ def _make_loop_settings(options: argparse.Namespace, settings: RoutingSettings) 
     Args:
         options: The command line; updates and batch are None where the user has not set them.
         settings: CoRL's settings.
+
+    Returns:
+        The settings.
     """
     return LoopSettings(
         learn=settings.learn,
