@@ -201,7 +201,14 @@ def make_episode_rows(
 
 
 def _describe_outcome(episode: ToolEpisode) -> dict[str, Any]:
-    """Describe the calls and the outcome of an episode, as columns of `make_episode_rows`."""
+    """Describe the calls and the outcome of an episode, as columns of `make_episode_rows`.
+
+    Args:
+        episode: A finished episode.
+
+    Returns:
+        Values by column name.
+    """
     assignment = episode.assignment
     return {
         "group": assignment.kind,
@@ -223,7 +230,14 @@ def _describe_outcome(episode: ToolEpisode) -> dict[str, Any]:
 
 
 def _describe_user(episode: ToolEpisode) -> dict[str, Any]:
-    """Describe the menu and the user of an episode, as columns of `make_episode_rows`."""
+    """Describe the menu and the user of an episode, as columns of `make_episode_rows`.
+
+    Args:
+        episode: A finished episode.
+
+    Returns:
+        Values by column name.
+    """
     preference = episode.assignment.preference
     return {
         "offered": " ".join(episode.assignment.menu.names),

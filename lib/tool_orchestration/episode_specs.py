@@ -74,9 +74,14 @@ class Assignment:
 
     @property
     def usable(self) -> list[Offer]:
-        """Tools on the menu that can be asked at all: functions where they help, models about all but office tasks.
+        """List the tools on the menu that can help with this question.
 
-        No lab model of this menu was taught big numbers, so these are left to models of which nothing is known.
+        These are functions for the kinds of questions that they help with, and models for all but office tasks. Small
+        models were not trained on big numbers, so questions with big numbers are left to models whose skills were not
+        measured.
+
+        Returns:
+            Entries of the menu.
         """
         usable_tools = []
         for offer in self.menu.offers:

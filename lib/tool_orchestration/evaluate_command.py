@@ -264,7 +264,14 @@ def read_inputs(options: argparse.Namespace) -> EvaluationInputs:
 
 
 def _choose_office_tasks(options: argparse.Namespace) -> tuple[Task, ...]:
-    """Write office tasks whose user can keep parts back until asked, about as many as --office says."""
+    """Choose office tasks whose user can withhold parts of the request until asked.
+
+    Args:
+        options: `office` is the number of tasks, `seed` that of their corpus.
+
+    Returns:
+        The tasks.
+    """
     if not options.office:
         return ()
     # Twice as many as asked for, since some instructions name no record.
@@ -358,7 +365,11 @@ def open_tools(inputs: EvaluationInputs) -> Iterator[tuple[ToolEnvironment, Scor
 
 
 def evaluate(options: argparse.Namespace) -> None:
-    """Run the command: read the inputs, print the costs, call the models, and write the tables."""
+    """Run the command: read the inputs, print the costs, call the models, and write the tables.
+
+    Args:
+        options: Of the command line.
+    """
     inputs = read_inputs(options)
     split = (
         f"{len(inputs.questions.baseline_train)} questions to describe models by, "

@@ -173,7 +173,7 @@ def make_format_trace(assignment: LabAssignment, reply: str, rng: np.random.Gene
 
 
 def make_listing(assignment: LabAssignment, rng: np.random.Generator) -> Dialogue:
-    """Make an exercise in reading: repeat the user's heaviest wish, and list one fact of each tool in random order.
+    """Make an exercise in reading a menu: repeat the user's heaviest wish, and list one fact of each tool.
 
     The model reads the menu and the user's wishes, and has to write, for example,
 

@@ -50,7 +50,14 @@ def group_variants(params: Params) -> list[tuple[Sequence[LabVariant], int]]:
 
 
 def list_jobs(params: Params) -> list[Job]:
-    """List all jobs of the experiment: outcomes of tools, reading menus, the form of turns, and trainings."""
+    """List all jobs of the experiment: outcomes of tools, warm-up trainings, and trainings of the orchestrator.
+
+    Args:
+        params: All settings.
+
+    Returns:
+        The jobs.
+    """
     models = Path(checkpoints.MODELS)
     first_jobs = lab_experiment.make_first_jobs(params, models)
     starts = lab_experiment.make_starts(params, models, first_jobs)
@@ -61,7 +68,14 @@ def list_jobs(params: Params) -> list[Job]:
 
 
 def make_rows(params: Params) -> pd.DataFrame:
-    """Run the trainings that are not finished, and return the rows of all methods (`lab_results.make_rows`)."""
+    """Run the trainings that are not finished, and collect the results of all methods.
+
+    Args:
+        params: All settings.
+
+    Returns:
+        Rows of the results table, rounded.
+    """
     tables = []
     for variants, num_seeds in group_variants(params):
         results = lab_experiment.run(params, variants, num_seeds=num_seeds)
@@ -80,9 +94,13 @@ def round_measurements(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def describe_settings(settings: dict[str, Any]) -> dict[str, Any]:
-    """Replace, in a job's settings, the hashes of the tools' cards by what menus say of each tool.
+    """Replace the hashes of model cards in a job's settings by what menus say of each tool.
 
-    A card holds measured speeds too, which no job reads and which differ between machines.
+    Args:
+        settings: Settings of the job.
+
+    Returns:
+        Settings that are equal on all machines. A card also has measured speeds, which no job reads and which differ.
     """
     if "models" not in settings:
         return settings

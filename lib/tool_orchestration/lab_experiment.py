@@ -317,10 +317,13 @@ def make_jobs(
 
 
 def run_first_job(run: JobRun) -> None:
-    """Carry out a job of `make_first_jobs`.
+    """Run a job that comes before the trainings.
 
-    Its kind says which: MEASURE_TOOLS calls every tool on every menu of dev and test, TEACH_READING trains the base
-    model to read menus.
+    The kind of the job says which: MEASURE_TOOLS calls every tool on every menu of dev and test; TEACH_READING trains
+    the base model to read menus.
+
+    Args:
+        run: The job in progress.
     """
     use_one_thread()
     settings = run.read_section("lab_world", LabWorldSettings)
@@ -334,10 +337,15 @@ def run_first_job(run: JobRun) -> None:
 
 
 def _teach_reading(run: JobRun, world: LabWorld, settings: LabWorldSettings) -> None:
-    """Train the base model to find names on menus, in rounds, until it finds nearly all of those of dev menus.
+    """Train the base model to find names on menus, in rounds, until it finds nearly all of those on dev menus.
 
-    How soon a model of this size learns that differs by a factor of three between seeds, and what cannot be read cannot
-    be chosen. So it is taught once, and every orchestrator begins with this model.
+    How fast a model of this size learns this differs by a factor of three between seeds, and a menu that is not read
+    cannot be chosen from. So it is trained once, and every orchestrator starts from this model.
+
+    Args:
+        run: The job in progress.
+        world: The tools, which are small language models.
+        settings: Rounds, exercises and target share.
     """
     shape = run.read_section("shape", LabModelSettings)
     reading = settings.reading
@@ -364,7 +372,11 @@ def _teach_reading(run: JobRun, world: LabWorld, settings: LabWorldSettings) -> 
 
 
 def teach_form(run: JobRun) -> None:
-    """Carry out a job of `make_starts`: teach the form of turns, and test that orchestrator before any reward."""
+    """Train the orchestrator to write well-formed turns, and test it before any training by reward.
+
+    Args:
+        run: The job in progress.
+    """
     use_one_thread()
     settings = run.read_section("lab_world", LabWorldSettings)
     shape = run.read_section("shape", LabModelSettings)
@@ -404,12 +416,30 @@ def run_training(run: JobRun) -> None:
 def _train(
     run: JobRun, world: LabWorld, settings: LabWorldSettings, variant: LabVariant, model
 ) -> None:
-    """Roll out groups and update the model, `settings.updates` times; a killed training goes on from its checkpoint."""
+    """Collect groups of rollouts and update the model, `settings.updates` times.
+
+    A training that was killed continues from its checkpoint.
+
+    Args:
+        run: The job in progress.
+        world: The tools, which are small language models.
+        settings: Numbers of groups, rollouts and updates.
+        variant: What the reward is made of.
+        model: The orchestrator, which is trained.
+    """
     generator = LabGenerator(model, settings.turn_tokens, settings.response_tokens)
     learner = TokenPPO(model, settings.learn, encode_special(PAD), settings.updates, run.seed)
 
     def collect_episodes(step: int) -> UpdateData:
         # The number of the update is part of the seed of its groups.
+        """Collect the episodes of one update.
+
+        Args:
+            step: Number of the update, which is part of the seed of its groups.
+
+        Returns:
+            Samples for the trainer, and a summary.
+        """
         grouped = lab_training.collect_groups(
             generator,
             world.environment,
@@ -459,7 +489,14 @@ def summarize_update(grouped: GroupedEpisodes) -> dict[str, float]:
 
 
 def _test_orchestrator(run: JobRun, world: LabWorld, settings: LabWorldSettings, model) -> None:
-    """Test an orchestrator on all sets of menus, and write the tables episodes, spending, held_out and prices."""
+    """Test an orchestrator on all sets of menus, and write the tables episodes, spending, held_out and prices.
+
+    Args:
+        run: The job in progress.
+        world: The tools, which are small language models.
+        settings: Numbers of menus, and the temperature.
+        model: The orchestrator.
+    """
     generator = LabGenerator(model, settings.turn_tokens, settings.response_tokens)
     test_menus = world.draw_menus(lab_world.TEST_MENUS, settings.menus)
     steering_menus = world.draw_menus(lab_world.STEERING_MENUS, settings.steering_menus)

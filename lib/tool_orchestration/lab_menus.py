@@ -170,7 +170,11 @@ class LabAssignment:
 
     @property
     def messages(self) -> list[dict[str, str]]:
-        """The orchestrator's prompt: the menu as a system message, the question and the user's wishes as a user's."""
+        """Write the orchestrator's prompt.
+
+        Returns:
+            The menu as a system message; the question and the user's wishes as a user message.
+        """
         descriptions = [" ".join(entry.list_facts(self.item.group)) for entry in self.entries]
         menu = " ; ".join(descriptions)
         return [
@@ -205,7 +209,7 @@ def name_heaviest_wish(user: UserPreference) -> str:
 
 
 def write_wishes(user: UserPreference) -> str:
-    """Write what an orchestrator reads of a user: objectives, the heaviest first, with weights in ninths.
+    """Write a user's preference as the orchestrator reads it: objectives, the heaviest first, with weights in ninths.
 
     >>> write_wishes(UserPreference(1.0, 0.0, 1 / 3))
     'best 9 fast 3 cheap 0'
@@ -302,7 +306,15 @@ def turn_prices_round(assignment: LabAssignment) -> LabAssignment:
 
 
 def draw_names(num_names: int, rng: np.random.Generator) -> list[str]:
-    """Draw names of tools for one menu, all different: a word and NUM_NAME_DIGITS digits."""
+    """Draw different names of tools for one menu, each a word and NUM_NAME_DIGITS digits.
+
+    Args:
+        num_names: Number of names.
+        rng: Random numbers.
+
+    Returns:
+        The names.
+    """
     names: list[str] = []
     while len(names) < num_names:
         word = NAME_WORDS[int(rng.integers(len(NAME_WORDS)))]
@@ -314,9 +326,16 @@ def draw_names(num_names: int, rng: np.random.Generator) -> list[str]:
 
 
 def draw_user(rng: np.random.Generator) -> UserPreference:
-    """Draw a user, who cares for one objective only with probability SINGLE_WISH_SHARE.
+    """Draw a user's weights of accuracy, cost and latency.
 
-    Other users have weights evenly over the simplex, the largest scaled to 1. Weights are ninths, as menus write them.
+    With probability SINGLE_WISH_SHARE one objective alone has weight. Otherwise weights are uniform on the simplex,
+    the largest scaled to 1. Weights are ninths, as menus write them.
+
+    Args:
+        rng: Random numbers.
+
+    Returns:
+        The preference.
     """
     if rng.random() < SINGLE_WISH_SHARE:
         weights = np.eye(len(OBJECTIVES))[int(rng.integers(len(OBJECTIVES)))]

@@ -33,7 +33,14 @@ PROMPT_TOKENS = 4_000  # of tables, functions and records that a writer reads, a
 
 
 def arguments(argv: list[str] | None = None) -> argparse.Namespace:
-    """Read the command line; None for the arguments of the process."""
+    """Parse the command line.
+
+    Args:
+        argv: The arguments; None for those of the process.
+
+    Returns:
+        The options.
+    """
     parser = argparse.ArgumentParser(
         prog="python -m lib tasks make",
         description=__doc__,
@@ -180,6 +187,14 @@ def _synthesize_by_model(options: argparse.Namespace) -> Corpus:
     counts = ReplyCounts()
 
     def ask(prompt: str) -> str:
+        """Ask the writer for a reply to a prompt, with a new sample index each time.
+
+        Args:
+            prompt: The prompt.
+
+        Returns:
+            The reply; "" where it cannot be used.
+        """
         sample = samples[prompt]
         samples[prompt] += 1
         request = ChatRequest(
@@ -221,7 +236,14 @@ def plan_writing(options: argparse.Namespace, llm: config.LLMSettings) -> Planne
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the command; a mistake in the input ends it with one line of explanation and the exit code 2."""
+    """Run the command; a mistake in the input ends it with one line of explanation.
+
+    Args:
+        argv: The arguments; None for those of the process.
+
+    Returns:
+        The exit code: 0, 2 after a mistake, 130 where it was stopped.
+    """
     options = arguments(argv)
     try:
         corpus = write(options)

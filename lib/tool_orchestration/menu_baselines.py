@@ -235,9 +235,14 @@ def choose_by_largest_wish(outcomes: MenuOutcomes) -> np.ndarray:
 
 
 def _list_values(assignment: LabAssignment, objective: str) -> list[int]:
-    """List what the menu says of each tool in one objective: ability, -price level or -latency level.
+    """List what the menu says of each tool in one objective.
 
-    Higher values are better.
+    Args:
+        assignment: A question with its menu.
+        objective: accuracy, cost or latency.
+
+    Returns:
+        Ability, -price level or -latency level of each tool; higher is better.
     """
     kind = assignment.item.group
     values_by_objective = {

@@ -112,7 +112,7 @@ def format_profile(profile: Sequence[Measurement]) -> str:
 
 
 def write_by_rule(profile: Sequence[Measurement]) -> str:
-    """Write a description by rule: at which kinds of tasks a model is strong (accuracy at least GOOD), mixed, or weak.
+    """Describe by rule at which kinds of tasks a model is strong (accuracy at least GOOD), mixed, or weak.
 
     >>> write_by_rule([Measurement("chain", 0.9, 40), Measurement("facts", 0.1, 20)])
     'Strong on chain (90% of 40 tasks); weak on facts (10% of 20 tasks).'

@@ -51,7 +51,14 @@ def write_plain_messages(assignment: Assignment) -> list[dict[str, str]]:
 
 
 def describe_offer(offer: Offer) -> str:
-    """Describe a tool of a menu in one line: name, location, argument, and usual dollars and seconds of a call."""
+    """Describe a tool of a menu in one line: name, location, argument, and usual dollars and seconds of a call.
+
+    Args:
+        offer: The tool's entry on the menu.
+
+    Returns:
+        The line.
+    """
     description = _MODEL_DESCRIPTION if offer.model else _DESCRIPTIONS.get(offer.name, "")
     if offer.name in WRITER_DESCRIPTIONS:
         description = f"{WRITER_DESCRIPTIONS[offer.name]}; the argument is the question"

@@ -194,7 +194,15 @@ def write_schemas(
 
 
 def _write_schema(offer: Offer, environment: ToolEnvironment) -> dict[str, Any]:
-    """Write the function schema of one tool, with its usual price and latency in the description."""
+    """Write the function schema of one tool, with its usual price and latency in the description.
+
+    Args:
+        offer: The tool's entry on the menu.
+        environment: Has the schemas of functions; a model takes a question.
+
+    Returns:
+        The schema, as OpenAI's API takes it.
+    """
     if offer.name in environment.writers:
         schema = environment.writers[offer.name].schema
     elif offer.name in environment.tools:
@@ -220,7 +228,16 @@ def _describe_model(offer: Offer) -> str:
 def _read_call(
     assignment: Assignment, reply: Reply, environment: ToolEnvironment
 ) -> call_protocol.Call | None:
-    """Read the first tool call of a reply; None where there is none or it is malformed."""
+    """Parse the first tool call of a reply.
+
+    Args:
+        assignment: Has the menu.
+        reply: The orchestrator's reply.
+        environment: Knows which calls are well-formed.
+
+    Returns:
+        The call; None where there is none or it is malformed.
+    """
     if not reply.tool_calls:
         return None
     tool_call = reply.tool_calls[0]

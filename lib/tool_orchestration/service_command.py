@@ -182,7 +182,17 @@ def read_inputs(options: argparse.Namespace) -> ServiceInputs:
 
 
 def list_teams(options: argparse.Namespace) -> tuple[tuple[str, ServiceTeam], ...]:
-    """List the teams of both settings, or of the one that is asked for."""
+    """List the teams to evaluate: each agent alone, with expert models, or both.
+
+    Args:
+        options: Of the command line.
+
+    Returns:
+        Pairs of the setting's name and the team.
+
+    Raises:
+        ParamsError: Experts are missing.
+    """
     if options.setting == MODELS and not options.experts:
         raise ParamsError("--setting models needs --experts")
     teams = []
@@ -218,6 +228,12 @@ def make_settings(inputs: ServiceInputs) -> dict[str, Any]:
 def read_rows(inputs: ServiceInputs) -> pd.DataFrame:
     """Read the rows that earlier runs of the command wrote.
 
+    Args:
+        inputs: Of the command.
+
+    Returns:
+        A row per trial; none on the first run.
+
     Raises:
         ParamsError: They were made with other settings.
     """
@@ -239,7 +255,16 @@ def read_rows(inputs: ServiceInputs) -> pd.DataFrame:
 def list_remaining(
     inputs: ServiceInputs, team: ServiceTeam, rows: pd.DataFrame
 ) -> list[tuple[Item, int]]:
-    """List the trials of a team that have no outcome yet; trials that failed are repeated."""
+    """List the trials of a team that have no outcome yet; trials that failed are repeated.
+
+    Args:
+        inputs: Of the command.
+        team: The team.
+        rows: The rows of earlier runs.
+
+    Returns:
+        Pairs of a task and the number of its sample.
+    """
     scored = rows[rows["correct"].notna() & (rows["model"] == team.label)]
     finished = set(zip(scored["item"], scored["sample"], strict=True))
     remaining = []
@@ -272,7 +297,11 @@ def describe_costs(inputs: ServiceInputs, rows: pd.DataFrame) -> str:
 
 
 def evaluate(options: argparse.Namespace) -> None:
-    """Run the command: read the inputs, print the costs, hold the conversations, and write the tables."""
+    """Run the command: read the inputs, print the costs, play the conversations, and write the tables.
+
+    Args:
+        options: Of the command line.
+    """
     inputs = read_inputs(options)
     rows = read_rows(inputs)
     num_trials = len(inputs.items) * options.samples * len(inputs.teams)
@@ -332,7 +361,18 @@ def add_rows(
     team: ServiceTeam,
     setting: str,
 ) -> pd.DataFrame:
-    """Write the table with the rows of new episodes, which replace earlier rows of the same trial."""
+    """Add the rows of new episodes to the table, in place of earlier rows of the same trial, and write it.
+
+    Args:
+        folder: Folder of the table and of its prompts.
+        rows: The rows so far.
+        episodes: Finished conversations.
+        team: The team that played them.
+        setting: Name of the setting.
+
+    Returns:
+        All rows.
+    """
     expert_tools = [f"{EXPERT_PREFIX}{name}" for name in team.experts]
     new_rows = []
     prompts: dict[str, Mapping[str, Any]] = {}

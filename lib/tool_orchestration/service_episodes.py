@@ -264,7 +264,12 @@ class ConversationRunner:
         return episodes
 
     def _let_users_speak(self, episodes: Sequence[ServiceEpisode], seed: int) -> None:
-        """One reply of the user's model in every conversation that waits for it."""
+        """Ask the user's model for one reply in every conversation that waits for it.
+
+        Args:
+            episodes: The conversations.
+            seed: Seed of the replies.
+        """
         waiting = _select_waiting(episodes, "user")
         if not waiting:
             return
@@ -275,7 +280,12 @@ class ConversationRunner:
             self._take_reply(episode, "user", reply, {})
 
     def _let_agents_speak(self, episodes: Sequence[ServiceEpisode], seed: int) -> None:
-        """One reply of the agent in every conversation that waits for it, and the calls that it makes."""
+        """Ask the agent for one reply in every conversation that waits for it, and carry out its calls.
+
+        Args:
+            episodes: The conversations.
+            seed: Seed of the replies.
+        """
         waiting = _select_waiting(episodes, "agent")
         if not waiting:
             return
@@ -417,7 +427,17 @@ def _asks_expert(episode: ServiceEpisode, call: ToolCall) -> bool:
 def _take_call(
     episode: ServiceEpisode, speaker: Speaker, call: ToolCall, expert: Reply | None
 ) -> str:
-    """Call a function of the domain, or pass on what an expert replied; returns what the speaker reads."""
+    """Call a function of the domain, or pass on an expert's reply.
+
+    Args:
+        episode: The conversation; counts and costs are updated.
+        speaker: Who calls, agent or user.
+        call: The call.
+        expert: The expert's reply, where the call asks one.
+
+    Returns:
+        What the speaker reads.
+    """
     if speaker == "user":
         return episode.environment.call(call.name, call.arguments, "user").text or ""
     # Questions to experts are no part of what the evaluator sees: they change nothing.
@@ -478,7 +498,11 @@ def has_partial_text(reply: Reply) -> bool:
 
 
 def score_episode(episode: ServiceEpisode) -> None:
-    """Score a conversation that ended: by tau2's evaluators, or 0 where the agent did not bring it to its end."""
+    """Score a conversation by tau2's evaluators; it gets 0 where the agent did not bring it to its end.
+
+    Args:
+        episode: Gets the score as `correct`, nan where the infrastructure failed.
+    """
     if episode.failure:
         episode.correct = math.nan
         return

@@ -20,7 +20,11 @@ RECORDING = "service"  # name of the recording and of the spending limit under -
 
 
 def add_service_options(group: argparse._ActionsContainer) -> None:
-    """Add the tasks, the models that take part beside the agent, and how long and how expensive it may become."""
+    """Add the options on tasks, the user's model, turns and the spending limit to a parser.
+
+    Args:
+        group: The parser, or a group of its options.
+    """
     group.add_argument(
         "--tasks",
         required=True,

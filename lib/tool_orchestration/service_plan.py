@@ -72,7 +72,14 @@ def plan_episodes(
 
 
 def count_schema_tokens(items: Sequence[Item]) -> dict[str, int]:
-    """Tokens of the function schemas of agent and user, at the most over the domains of the items."""
+    """Count the tokens of the function schemas that agent and user read, at the most over domains.
+
+    Args:
+        items: Tasks of the domains.
+
+    Returns:
+        Tokens by speaker.
+    """
     largest = {"agent": 0, "user": 0}
     for name in dict.fromkeys(item.metadata["domain"] for item in items):
         domain = load_domain(name)

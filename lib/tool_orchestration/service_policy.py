@@ -78,7 +78,15 @@ class PolicyAgent:
         return replies
 
     def _read_messages(self, episode: ServiceEpisode, request: ChatRequest) -> TokenContext:
-        """Append to the tokens of an episode what others said since the policy's last turn."""
+        """Append to an episode's tokens what others said since the policy's last turn.
+
+        Args:
+            episode: The conversation.
+            request: The policy's request with all messages.
+
+        Returns:
+            The tokens.
+        """
         messages = request.messages
         context = episode.context
         if context is None:
@@ -95,7 +103,16 @@ class PolicyAgent:
     def _take_turn(
         self, context: TokenContext, request: ChatRequest, turn_ids: Sequence[int]
     ) -> Reply:
-        """Append a turn to the tokens, and read its text and its calls."""
+        """Append a turn of the policy to an episode's tokens, and parse its text and calls.
+
+        Args:
+            context: The tokens so far.
+            request: The policy's request.
+            turn_ids: Tokens of the turn.
+
+        Returns:
+            The reply.
+        """
         num_read = len(context.ids)
         limit = self.generator.max_turn_tokens
         content = self.conversation.read_turn(turn_ids, request, limit, context.opens_in_reasoning)

@@ -85,7 +85,15 @@ def make_expert_offer(
 
 
 def write_expert_schema(llm: LLMSettings, offer: Offer) -> dict[str, Any]:
-    """The tool that asks a model, with its name and prices in the description, and its time where that is known."""
+    """Write the function schema of the tool that asks an expert model, with its prices and usual latency.
+
+    Args:
+        llm: The models with their prices.
+        offer: The expert's entry on the menu.
+
+    Returns:
+        The schema, as OpenAI's API takes it.
+    """
     name = offer.name.removeprefix(EXPERT_PREFIX)
     settings = llm.models[name]
     price_in = 1e6 * offer.cost_usd * (settings.price_in or 0)

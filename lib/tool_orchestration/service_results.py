@@ -174,7 +174,16 @@ def summarize(rows: pd.DataFrame, largest_k: int) -> pd.DataFrame:
 
 
 def _format_passes(passes: pd.DataFrame, model: str, group: str) -> dict[str, str]:
-    """Write the estimates of one team and domain as "0.42 [0.30, 0.55]", by measure."""
+    """Format the estimates of one team and domain, such as "0.42 [0.30, 0.55]".
+
+    Args:
+        passes: Estimates by team, domain and measure.
+        model: Name of the team.
+        group: Name of the domain.
+
+    Returns:
+        Texts by measure.
+    """
     if passes.empty:
         return {"pass^1": "no trial is scored"}
     texts = {}
@@ -186,7 +195,10 @@ def _format_passes(passes: pd.DataFrame, model: str, group: str) -> dict[str, st
 
 
 def count_endings(rows: pd.DataFrame) -> pd.DataFrame:
-    """Count why conversations ended, failures of the infrastructure and of users among them.
+    """Count why conversations ended; failures of the infrastructure and of users are reasons, too.
+
+    Args:
+        rows: A row per trial.
 
     Returns:
         A row per team and domain, a column per reason.
@@ -198,7 +210,15 @@ def count_endings(rows: pd.DataFrame) -> pd.DataFrame:
 def find_settings_difference(
     earlier: Mapping[str, Any], settings: Mapping[str, Any]
 ) -> tuple[str, Any, Any] | None:
-    """The first setting in which two runs differ, with both values; None where they agree."""
+    """Find the first setting in which two runs differ.
+
+    Args:
+        earlier: Settings of the earlier run.
+        settings: Settings of this run.
+
+    Returns:
+        Its name and both values; None where the runs agree.
+    """
     for name, value in settings.items():
         if earlier.get(name) != value:
             return name, earlier.get(name), value

@@ -111,7 +111,14 @@ EXAMPLES = """\
 
 
 def read_options(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    """Read the command line; None for the arguments of the process."""
+    """Parse the command line.
+
+    Args:
+        argv: The arguments; None for those of the process.
+
+    Returns:
+        The options.
+    """
     parser = argparse.ArgumentParser(
         prog="python -m lib train toolorchestra",
         description=__doc__,
@@ -251,7 +258,14 @@ def make_loop_settings(inputs: TrainingInputs) -> LoopSettings:
 
 
 def write_longest_prompt(inputs: TrainingInputs) -> str:
-    """Write the longest prompt that the policy may have to read, from which its memory is planned."""
+    """Write the longest prompt that the policy may have to read, from which its memory is planned.
+
+    Args:
+        inputs: Of the training.
+
+    Returns:
+        The prompt.
+    """
     menu = make_menu(inputs.options.experts)
     preference = UserPreference(1.0, 1.0, 1.0, menu.names)
     expert_schemas = [write_expert_schema(inputs.llm, offer) for offer in menu.offers]
@@ -335,6 +349,9 @@ def describe_update_costs(
 def train(options: argparse.Namespace) -> None:
     """Train, evaluate and write the report.
 
+    Args:
+        options: Of the command line.
+
     Raises:
         ParamsError, TaskError: Something of the input is wrong; nothing was asked or read yet.
     """
@@ -411,7 +428,15 @@ def make_policy(controller: Controller, name: str) -> PolicyAgent:
 
 
 def check_room(inputs: TrainingInputs, policy: PolicyAgent) -> None:
-    """Raise ParamsError where the window has no room for the prompt of a task and a turn."""
+    """Check that the context window has room for the prompt of a task and a turn.
+
+    Args:
+        inputs: Of the training.
+        policy: Has tokenizer and window.
+
+    Raises:
+        ParamsError: It has not.
+    """
     prompt = write_longest_prompt(inputs)
     ids = policy.generator.encode(prompt)
     if not policy.generator.has_room(ids):
@@ -424,7 +449,17 @@ def check_room(inputs: TrainingInputs, policy: PolicyAgent) -> None:
 def measure_experts(
     inputs: TrainingInputs, pool: ExpertPool, folder: Path, share: ProcessShare
 ) -> dict[str, CallCost]:
-    """What a call to each expert costs and takes, as measured once per folder; the cheapest first."""
+    """Measure cost and latency of a call to each expert, once per folder.
+
+    Args:
+        inputs: Of the training.
+        pool: The opened experts.
+        folder: Keeps the measurement.
+        share: The process's share of the run.
+
+    Returns:
+        Costs by expert, the cheapest first.
+    """
     entries = keep_json(
         folder / "call_costs.json",
         lambda: list_call_costs(measure_calls(pool, inputs.train)),
@@ -444,7 +479,16 @@ def make_offers(call_costs: Mapping[str, CallCost]) -> dict[str, Offer]:
 def describe_run(
     inputs: TrainingInputs, loop: LoopSettings, policy: PolicyAgent
 ) -> dict[str, object]:
-    """Describe the settings that decide the numbers of the run, for its folder and its report."""
+    """Describe the settings that decide the numbers of the run, for its folder and its report.
+
+    Args:
+        inputs: Of the training.
+        loop: Updates, batch and lengths of turns.
+        policy: The trained model.
+
+    Returns:
+        Settings by name.
+    """
     options, settings = inputs.options, inputs.settings
     return {
         "model": str(options.model),
@@ -532,7 +576,15 @@ def write_report(
 
 
 def describe_costs(outcome: TrainingOutcome, memory: MemoryPlan) -> dict[str, object]:
-    """What the run took, by name; what experts take is at the prices of the menus."""
+    """Describe what the run cost.
+
+    Args:
+        outcome: Tables of the run.
+        memory: Planned memory.
+
+    Returns:
+        Amounts by name; experts cost what their menus say.
+    """
     user_cost_usd = 0.0
     for table in (outcome.rollouts, outcome.start, outcome.trained, outcome.baselines):
         user_cost_usd += table["user_cost_usd"].sum()
@@ -551,7 +603,14 @@ def group_rows(outcome: TrainingOutcome) -> dict[str, pd.DataFrame]:
 
 
 def describe_losses(rows: pd.DataFrame) -> list[str]:
-    """What conversations lost, in sentences; lost replies by whose they are and why."""
+    """Describe which replies conversations lost, and why.
+
+    Args:
+        rows: A row per conversation.
+
+    Returns:
+        Sentences.
+    """
     losses = summarize_losses(rows)
     counts = rows.loc[rows["failure"] != "", "failure"].value_counts(sort=False)
     if len(counts):
@@ -561,7 +620,14 @@ def describe_losses(rows: pd.DataFrame) -> list[str]:
 
 
 def describe_endings(rows: pd.DataFrame) -> str:
-    """Describe how many conversations were solved, and why those that are scored ended."""
+    """Describe how many conversations were solved, and why the scored ones ended.
+
+    Args:
+        rows: A row per conversation.
+
+    Returns:
+        A sentence.
+    """
     scored = rows[rows["correct"].notna()]
     counts = scored["ending"].value_counts()
     reasons = ", ".join(f"{reason} {count}" for reason, count in counts.items())

@@ -71,7 +71,16 @@ class ServiceTraining(GroupTraining):
     def roll_out_update(
         self, assignments: Sequence[Assignment], step: int, seed: int
     ) -> list[ServiceEpisode]:
-        """Hold the conversations of an update, see `GroupTraining`."""
+        """Play the conversations of one update.
+
+        Args:
+            assignments: Tasks with menus and users.
+            step: Number of the update.
+            seed: Seed of the replies.
+
+        Returns:
+            The finished conversations.
+        """
         # No two episodes of a run have the same number, so that users and experts reply to each anew.
         num_episodes = len(assignments)
         first_number = (step * self.share.num_processes + self.share.rank) * num_episodes
@@ -147,7 +156,17 @@ class ServiceTraining(GroupTraining):
     def _make_test_rows(
         self, episodes: Sequence[ServiceEpisode], numbers: Sequence[int], method: str, role: str
     ) -> pd.DataFrame:
-        """Make a row per conversation about a held-out task, see `evaluate_controller`."""
+        """Make the rows of conversations about held-out tasks.
+
+        Args:
+            episodes: Finished conversations.
+            numbers: Number of each task.
+            method: Name of the method.
+            role: Its role in tables.
+
+        Returns:
+            A row per conversation.
+        """
         rows = make_training_rows(episodes, self.tools)
         return rows.assign(
             number=numbers,
@@ -222,7 +241,14 @@ def make_training_rows(episodes: Sequence[ServiceEpisode], tools: Sequence[str])
 
 
 def write_transcript(episode: ServiceEpisode) -> str:
-    """Write a conversation as segments (writer, text, cost), as JSON, for the report."""
+    """Write the transcript of a conversation for the report.
+
+    Args:
+        episode: The conversation.
+
+    Returns:
+        JSON of segments (writer, text, cost).
+    """
     segments: list[tuple[str, str, float]] = []
     names_by_call: dict[str, str] = {}
     for message in episode.messages["agent"]:

@@ -95,7 +95,13 @@ def run(settings: ToolSettings, runs: str | Path = RUNS) -> pd.DataFrame:
 
 
 def work(job: sweep.Job, folder: Path, progress: sweep.JobProgress) -> None:
-    """Computes one split of the results table, and writes its rows to `rows.parquet` in the job's folder."""
+    """Computes one split of the results table, and writes its rows to `rows.parquet` in the job's folder.
+
+    Args:
+        job: Its settings name the split.
+        folder: Folder of the job.
+        progress: Called with the share that is finished.
+    """
     torch.set_num_threads(1)
     settings = ToolSyntheticSettings.from_job_settings(job.settings["synthetic"])
     split = job.settings["split"]

@@ -257,6 +257,8 @@ def compute_slope(points: np.ndarray) -> float:
     Returns:
         The slope of y over x.
     """
-    x, y = points[:, 0], points[:, 1]
+    x = points[:, 0]
+    y = points[:, 1]
     centred_x = x - x.mean()
-    return float((centred_x * (y - y.mean())).sum() / (centred_x**2).sum())
+    covariance = (centred_x * (y - y.mean())).sum()
+    return float(covariance / (centred_x**2).sum())

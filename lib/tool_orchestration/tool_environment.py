@@ -251,9 +251,16 @@ class ToolEnvironment:
 
     @staticmethod
     def _count_call(episode: ToolEpisode, name: str) -> bool:
-        """Count a call in its episode, and return whether an outage hits it.
+        """Count a call in its episode, and check whether a simulated outage hits it.
 
         An outage hits the tool that the episode called first, from its `assignment.outage`-th call on.
+
+        Args:
+            episode: The counts are updated.
+            name: Name of the tool.
+
+        Returns:
+            Whether the call fails.
         """
         episode.first = episode.first or name
         num_calls = episode.counts.get(name, 0) + 1
@@ -359,7 +366,14 @@ class ToolEnvironment:
         return replace(priced, text=text), seconds
 
     def _ask_user(self, calls: Sequence[CallOfEpisode]) -> dict[int, ExpertReply]:
-        """Let the user answer the orchestrators that ask about their task; returns answers by the index of the call."""
+        """Let the user answer the orchestrators that ask about their task.
+
+        Args:
+            calls: Calls of all episodes, each with its seed.
+
+        Returns:
+            Answers by the index of the call.
+        """
         questions = {}
         for index, (episode, call, seed) in enumerate(calls):
             if call.expert == ASK_USER:
@@ -455,8 +469,12 @@ def score_episodes(
 def score_outcome(episode: ToolEpisode) -> float:
     """Score an episode by rule.
 
+    Args:
+        episode: A finished episode.
+
     Returns:
-        1.0 if the answer to a question is correct, or if an office task meets its three criteria (execution, fidelity,
+        1.0 if the answer to a question is correct, or if an office task meets its three criteria (execution,
+        fidelity,
         completeness); else 0.0; nan where the infrastructure lost a reply.
     """
     if episode.failed:

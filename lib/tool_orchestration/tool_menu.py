@@ -247,7 +247,7 @@ class UserPreference:
     confidential: bool = False
 
     def vector(self, names: Sequence[str]) -> np.ndarray:
-        """Return the preference vector, called P in the paper.
+        """Make the preference vector, called P in the paper.
 
         Args:
             names: Names of all tools, in the order of the vector.
@@ -261,7 +261,7 @@ class UserPreference:
 
     @property
     def sentence(self) -> str:
-        """The preference in English, as a prompted orchestrator reads it.
+        """Describe the preference in English, as a prompted orchestrator reads it.
 
         >>> UserPreference(1.0, 0.5, 0.0, ("search",)).sentence
         'What matters to me, from 0 to 1: accuracy 1.0, cost 0.5, latency 0.0. I like to see these tools used: search.'

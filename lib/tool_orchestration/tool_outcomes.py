@@ -84,7 +84,15 @@ def measure_tool_outcomes(
 
 
 def announce_outcomes(params: Params, num_questions: int) -> str:
-    """Say what it may cost to ask every tool all questions; "" where no endpoint is among the tools."""
+    """Describe what it may cost to ask every tool all questions.
+
+    Args:
+        params: Name the models among the tools.
+        num_questions: Number of questions.
+
+    Returns:
+        A line for the terminal; "" where no endpoint is among the tools.
+    """
     llm = params.llm
     names = list(dict.fromkeys(params.tools.models.values()))
     if not asks_endpoint(llm, names):

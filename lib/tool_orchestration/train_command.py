@@ -314,6 +314,9 @@ def _add_lengths(rows: pd.DataFrame, episodes: Sequence[ToolEpisode]) -> pd.Data
 def train(options: argparse.Namespace) -> None:
     """Train, evaluate and write the report.
 
+    Args:
+        options: Of the command line.
+
     Raises:
         ParamsError, TaskError, ScorerError: Something of the input is wrong; nothing was asked or read yet.
         SandboxUnavailable: No sandbox for programs works here.
@@ -406,7 +409,16 @@ def divide_batch(num_episodes: int, rollouts: int) -> int:
 
 
 def plan_run(inputs: RunInputs, settings: ToolSettings, loop: LoopSettings) -> str:
-    """Plan the calls of the run; returns a sentence with their largest number and what they may cost."""
+    """Plan the calls of the run.
+
+    Args:
+        inputs: Questions, models and prices.
+        settings: Settings of ToolOrchestra.
+        loop: Updates, batch and lengths of turns.
+
+    Returns:
+        A sentence with their largest number and cost.
+    """
     num_conditions = 1 + len(STEERING_USERS)
     plan = CallPlan(
         episodes=loop.num_updates * loop.batch + 2 * num_conditions * len(inputs.questions.test),
@@ -421,7 +433,16 @@ def plan_run(inputs: RunInputs, settings: ToolSettings, loop: LoopSettings) -> s
 def write_longest_prompt(
     inputs: RunInputs, settings: ToolSettings, functions: Sequence[str]
 ) -> str:
-    """Write the longest prompt that the orchestrator may have to read, from which its memory is planned."""
+    """Write the longest prompt that the orchestrator may have to read, from which its memory is planned.
+
+    Args:
+        inputs: Questions and models.
+        settings: Settings of ToolOrchestra.
+        functions: Functions that may be on menus.
+
+    Returns:
+        The prompt.
+    """
     question = max(inputs.questions.train, key=lambda item: len(item.prompt))
     # What calls cost is not measured yet; the numbers are as long as measured ones.
     some_cost = CallCost(1.23e-4, 1.2, 0.1, True)
@@ -453,7 +474,17 @@ def describe_call_costs(call_costs: Mapping[str, CallCost]) -> str:
 def describe_run(
     inputs: RunInputs, settings: ToolSettings, loop: LoopSettings, functions: Sequence[str]
 ) -> dict[str, object]:
-    """Describe the settings that decide the numbers of the run, for its folder and its report."""
+    """Describe the settings that decide the numbers of the run, for its folder and its report.
+
+    Args:
+        inputs: Questions and models.
+        settings: Settings of ToolOrchestra.
+        loop: Updates, batch and lengths of turns.
+        functions: Functions that may be on menus.
+
+    Returns:
+        Settings by name.
+    """
     values = {
         "functions": list(functions),
         "updates": loop.num_updates,
@@ -538,6 +569,9 @@ def describe_learning(rollouts: pd.DataFrame, learning: pd.DataFrame) -> str:
     Args:
         rollouts: A row per episode.
         learning: A row per update, with the columns learned_from and left_out_... (numbers of episodes).
+
+    Returns:
+        The sentence.
     """
     names = {
         "left_out_malformed": "with a malformed turn",
@@ -550,7 +584,14 @@ def describe_learning(rollouts: pd.DataFrame, learning: pd.DataFrame) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; a mistake in the input ends it with one line of explanation and the exit code 2."""
+    """Run the command; a mistake in the input ends it with one line of explanation and the exit code 2.
+
+    Args:
+        argv: The arguments; None for those of the process.
+
+    Returns:
+        The exit code.
+    """
     arguments = list(sys.argv[1:] if argv is None else argv)
     # Tasks that a user and a database belong to are another training, with options of its own.
     if any(argument.partition("=")[0] == "--tasks" for argument in arguments):

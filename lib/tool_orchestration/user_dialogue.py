@@ -122,7 +122,14 @@ class ScriptedUser:
         return [ExpertReply(self.answer(question), 0.0) for question in questions]
 
     def answer(self, question: UserQuestion) -> str:
-        """Answer one question: what the placeholders that it names stand for, or else which placeholders there are."""
+        """Answer one question by rule: what the placeholders that it names stand for, or which placeholders there are.
+
+        Args:
+            question: The orchestrator's question, with what the user withholds.
+
+        Returns:
+            The answer.
+        """
         withheld = question.dialogue.withheld
         text = question.text.lower()
         # "boats 1" must not be found in "boats 12".
@@ -164,7 +171,14 @@ class ChatUser:
         return [ExpertReply(reply.text, 0.0, failure=reply.failure) for reply in replies]
 
     def make_request(self, question: UserQuestion) -> ChatRequest:
-        """Make the request that lets the model answer one question as the user of its task."""
+        """Make the request that lets a model answer one question as the user of its task.
+
+        Args:
+            question: The orchestrator's question, with what the user withholds.
+
+        Returns:
+            The request.
+        """
         dialogue = question.dialogue
         answers = ", ".join(f"[{name}] {word}" for name, word in dialogue.withheld.items())
         system = _PROMPT.format(request=dialogue.request, opening=dialogue.opening, answers=answers)

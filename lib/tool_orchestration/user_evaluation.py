@@ -237,7 +237,12 @@ def _take_first(
 def _take_mean(tries: pd.DataFrame, start: pd.DataFrame) -> pd.DataFrame:
     """Take for each question the mean over all tools that answered it: a random choice, in expectation.
 
-    Args and the returned columns are those of `_take_first`; tool is "".
+    Args:
+        tries: A row per tool, used by itself, and question.
+        start: A row per question, with its `number`.
+
+    Returns:
+        The columns of `_take_first`, with "" as tool.
     """
 
     def average(values: pd.Series) -> float:
@@ -250,9 +255,14 @@ def _take_mean(tries: pd.DataFrame, start: pd.DataFrame) -> pd.DataFrame:
 
 
 def _take_best(tries: pd.DataFrame, start: pd.DataFrame) -> pd.DataFrame:
-    """Take for each question the tool whose answer has the highest reward, known afterwards; of equal ones the cheaper.
+    """Take for each question the tool with the highest reward in hindsight; of equal ones the cheaper.
 
-    Args and the returned columns are those of `_take_first`.
+    Args:
+        tries: A row per tool, used by itself, and question.
+        start: A row per question, with its `number`.
+
+    Returns:
+        The columns of `_take_first`.
     """
     ranked = tries.sort_values(
         ["reward", "cost_usd"], ascending=[False, True], kind="stable", na_position="first"
