@@ -168,7 +168,7 @@ def play_students(
         actors: By name, the policy of each seed.
 
     Returns:
-        Rows with `unit` (the student), `length` and `utility`.
+        Rows with policy (`method`), `seed`, `unit` (the student), `length` in steps and `utility`.
     """
     education = EducationSettings(**params.education.model_dump() | dict(changes))
     zoo_settings = params.zoo.model_copy(update={"episodes": params.ablations.students})

@@ -102,10 +102,13 @@ class LinUCBModel(NumericModel):
 
 
 def extract_features(context: DecisionContext) -> np.ndarray:
-    """The features (features,) by which LinUCB estimates utility: a constant, state, steps left, and query weights.
+    """Compute the features from which LinUCB predicts utility.
 
     Args:
-        context: A context of any system; its state is scaled to [0, 1].
+        context: The context of one decision; its state holds counts, and shares in [0, 1].
+
+    Returns:
+        (features,) a constant 1, the state scaled to [0, 1], the share of steps that remain, and the query weights.
     """
     query = context.query
     # All states of a domain have the same features in the same order. Counts are scaled, shares are not.

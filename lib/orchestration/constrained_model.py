@@ -118,7 +118,14 @@ class ConstrainedModel:
     # Prompts and replies -------------------------------------------------------------------------
 
     def _make_question(self, context: DecisionContext) -> _Question:
-        """The prompt of a context as tokens, up to where the reply begins, and the policies that a reply may name."""
+        """Tokenize the prompt of one context, up to where the reply begins.
+
+        Args:
+            context: What the model knows when it decides.
+
+        Returns:
+            The token ids of the prompt, with the names of the policies that a reply may give.
+        """
         messages = prompts.assemble(prompts.render(context, with_reasoning=False))
         prompt_ids = self.model.encode_prompt(ChatRequest(messages))
         last_text = self.model.tokenizer.decode(prompt_ids[-len(THINK_OPEN) - 1 :])
@@ -141,12 +148,16 @@ class ConstrainedModel:
 
     @torch.inference_mode()
     def _answer_batch(self, questions: Sequence[_Question]) -> list[_Answer]:
-        """The distribution over policies for several prompts, by the log-probability of each reply that names one.
+        """Compute the distribution over policies for a batch of prompts.
 
-        Prompts are read first, then all their replies on copies of the key-value cache.
+        A policy's probability is the softmax of the log-probability of the reply that names it. Prompts run first;
+        their replies then run on copies of the key-value cache.
 
         Args:
-            questions: Prompts as tokens, with their menus.
+            questions: Token ids of the prompts, each with the policies to choose from.
+
+        Returns:
+            For each prompt the (policies,) probabilities, and whether the model would have begun its reply as JSON.
         """
         replies = [self._tokenize_replies(question.policies) for question in questions]
         prompt_ids, prompt_mask = _pad(
@@ -189,13 +200,17 @@ class ConstrainedModel:
         cache: DynamicCache,
         last_only: bool = False,
     ) -> torch.Tensor:
-        """Logits (rows, tokens, vocabulary) of new tokens; the cache grows by them.
+        """Run the network on new tokens and append them to the key-value cache.
 
         Args:
             input_ids: (rows, tokens) the new ones.
             attention_mask: (rows, tokens of the cache and new ones).
             cache: Keys and values of earlier tokens.
             last_only: Whether the logits of the last token are enough.
+
+        Returns:
+            (rows, tokens, vocabulary) float logits; of the last token alone where `last_only` is set and the network
+            knows it.
         """
         device = self.model.device
         parameters = inspect.signature(self.model.net.forward).parameters
@@ -218,12 +233,15 @@ class ConstrainedModel:
     def _make_decision(
         self, context: DecisionContext, question: _Question, answer: _Answer | None
     ) -> Decision:
-        """The decision that a distribution over policies stands for, with the tokens and dollars of asking.
+        """Turn a distribution over policies into a decision, with the tokens and dollars that it cost.
 
         Args:
             context: The context of one episode.
             question: The prompt of this context as tokens.
             answer: The distribution; None where the prompt does not fit into the model's window.
+
+        Returns:
+            The decision; a failed one where there is no distribution.
         """
         if answer is None:
             usage = DecisionUsage(invalid_replies=1, failure_kinds=["context_too_long"])
@@ -267,11 +285,14 @@ def write_reply(policy: str) -> str:
 def _pad(
     sequences: Sequence[Sequence[int]], pad_left: bool = False
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Pad sequences of tokens to the longest; returns token ids and attention mask, (sequences, longest) each.
+    """Pad sequences of token ids to the longest one.
 
     Args:
         sequences: Token ids.
-        pad_left: Whether padding stands on the left, so that all sequences end in the last column.
+        pad_left: Pad on the left, so that all sequences end in the last column.
+
+    Returns:
+        Token ids and attention mask, (sequences, longest) each.
     """
     longest = max(map(len, sequences))
     # Padding is masked, so any token will do.

@@ -235,10 +235,13 @@ class DecisionContext:
         return self.calls_left == 0 or not self.untried
 
     def results_by_policy(self) -> dict[str, Rewards]:
-        """The result per criterion that the context gives for each policy, by its name.
+        """List the expected result of each policy on every criterion, by the policy's name.
 
-        KO reads it on the policy's card, for the situation at hand; TO and RO got it by trying the policy on copies.
-        Policies that were not tried are left out.
+        KO reads results from policy cards, those of the present situation. TO and RO measured them on copies of the
+        environment; policies that were not tried are left out.
+
+        Returns:
+            By policy, a number for each criterion.
         """
         if self.system == "KO":
             return {

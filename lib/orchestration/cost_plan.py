@@ -44,7 +44,7 @@ def plan_contest_calls(params: Params, worlds: Sequence[tuple[str, str]]) -> lis
 def plan_prompted_calls(
     params: Params, domains: Sequence[str], models: Sequence[str], num_variants: int = 1
 ) -> list[PlannedCalls]:
-    """The most calls and tokens that prompted chat models may need to decide as KO, TO and RO in the paper's worlds.
+    """Estimate the most calls and tokens that prompted chat models need to play as KO, TO and RO in the paper's worlds.
 
     KO (knowledge-based orchestration) reads descriptions of the policies; TO (tool-based) tries them for one step on
     copies of the environment, RO (reflection-based) for several.
@@ -74,7 +74,7 @@ def plan_prompted_calls(
 def _list_model_contexts(
     domain: str, world: str, settings: OrchestrationSettings
 ) -> list[tuple[str, int]]:
-    """System (KO, TO or RO) and steps between decisions of every method in which `orchestration.model` decides.
+    """List the methods of a world in which the decision model `orchestration.model` is called.
 
     KO (knowledge-based orchestration) reads descriptions of the policies; TO (tool-based) tries them for one step on
     copies of the environment, RO (reflection-based) for several.
@@ -83,6 +83,9 @@ def _list_model_contexts(
         domain: education or minigrid.
         world: paper, speed or varied.
         settings: The section `orchestration` of params.yaml.
+
+    Returns:
+        For each method its system (KO, TO or RO) and the number of steps between two decisions.
     """
     systems = [*SYSTEMS, "RO"]  # and RO with one copy
     if world == "paper":
@@ -99,16 +102,18 @@ def _list_model_contexts(
 def _count_calls(
     system: str, horizon: int, settings: OrchestrationSettings, interval: int = 1
 ) -> int:
-    """The most calls that one episode may need: of full length, every policy tried by itself, every reply sent back.
+    """Count the most calls of a chat model that one episode can need.
 
-    KO (knowledge-based orchestration) reads descriptions of the policies; TO (tool-based) tries them for one step on
-    copies of the environment, RO (reflection-based) for several.
+    That is an episode of full length, in which every policy is tried in a call of its own and every reply is corrected.
 
     Args:
         system: KO (tries no policies), TO or RO.
         horizon: Steps of an episode at the most.
         settings: The section `orchestration` of params.yaml.
         interval: Steps between decisions.
+
+    Returns:
+        Number of calls.
     """
     num_tried_policies = 0
     if system != "KO":

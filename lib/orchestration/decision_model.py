@@ -67,7 +67,7 @@ class DecisionUsage:
     failure_kinds: list[str] = field(default_factory=list)
 
     def add(self, other: "DecisionUsage") -> None:
-        """Add the calls, tokens, dollars and failures of further requests to these."""
+        """Add the calls, tokens, dollars and failures of other requests to this usage."""
         self.calls += other.calls
         self.tokens_in += other.tokens_in
         self.tokens_out += other.tokens_out

@@ -23,11 +23,14 @@ RECORDING = "orchestration"  # name of the recording, and of the spending limit,
 
 
 def versions(name: str, llm: LLMSettings) -> dict[str, int]:
-    """The VERSIONs of the code that decides what a decision model chooses, by a name in words.
+    """List the VERSION constants of the code that decides what a decision model chooses.
 
     Args:
         name: LAB (lab-orchestrator, a small model that ships with the project), or a name of `llm.models`.
         llm: The chat models.
+
+    Returns:
+        Version numbers by the name of the code; they enter the cache key of a job.
     """
     decided_by = {"decision models": VERSION}
     if name == LAB:
@@ -75,7 +78,15 @@ def describe_decision_model(name: str, lab: LabSettings, llm: LLMSettings) -> di
 
 
 def _select_lab_model(lab: LabSettings, name: str) -> dict[str, Any]:
-    """The training settings of one lab model, and of the models whose weights it starts from."""
+    """Select the training settings of a small model, and of the models whose weights it starts from.
+
+    Args:
+        lab: Training settings of all small models.
+        name: Name of the model.
+
+    Returns:
+        The settings as a dictionary, which enters the cache key of a job.
+    """
     models = {}
     next_name: str | None = name
     while next_name is not None:
@@ -105,6 +116,9 @@ def open_decision_model(
         runs: Folder of the file that counts the dollars spent on models.
         cassettes: Folder of the recorded replies of endpoints.
         keep_exchanges: Whether decisions carry their prompts and replies.
+
+    Returns:
+        The model, which is asked through `decide`.
 
     Raises:
         ModelError: The released weights of lab-orchestrator were trained by another recipe.
@@ -140,6 +154,9 @@ def open_constrained_model(folder: str | Path, name: str) -> DecisionModel:
     Args:
         folder: Folder of the model; its card.json may hold a price per token.
         name: Name of the model in tables.
+
+    Returns:
+        The model on the CPU, which is asked through `decide`.
     """
     from lib.language_models.hugging_face_model import HuggingFaceModel
     from lib.orchestration.constrained_model import ConstrainedModel

@@ -86,12 +86,15 @@ class EducationDescriber:
         }
 
     def name_situations(self, state_features: Mapping[str, np.ndarray]) -> list[str]:
-        """The situation of each student: a label such as "mastery low, failed questions open".
+        """Label the situation of each student, such as "mastery low, failed questions open".
 
         Policy cards hold a policy's mean results by situation, so the label says which of them apply.
 
         Args:
             state_features: (students,) by name, as `read_state_features` returns them.
+
+        Returns:
+            A label for each student.
         """
         mastery_by_student = state_features["mastery"]
         num_open_by_student = state_features["failed questions open"]
@@ -130,7 +133,7 @@ class EducationDescriber:
         measurements: Sequence[Mapping[str, np.ndarray]],
         alive: np.ndarray,
     ) -> tuple[str, str]:
-        """What a policy's simulated steps did to copies of one student, in words for a prompt.
+        """Describe in words for a prompt what a policy's simulated steps did to copies of one student.
 
         Args:
             features_before: The state that the copies start from, in numbers.
@@ -197,11 +200,11 @@ class MiniGridDescriber:
         """The state of one room in words: where the robot is, what it sees, and what is left of gold and time."""
         view = env.describe(row)
         column, line = view["position"]
-        things = "; ".join(_describe_thing(thing) for thing in view["in_view"])
+        visible_objects = "; ".join(_describe_object(visible) for visible in view["in_view"])
         return {
             "position": f"column {column}, row {line} of 4 x 4, heading {view['heading']}",
             "in front": view["in_front"],
-            "in view": things or "nothing but floor and walls",
+            "in view": visible_objects or "nothing but floor and walls",
             "gold left": str(view["gold_left"]),
             "steps left": str(view["steps_left"]),
         }
@@ -252,13 +255,15 @@ class MiniGridDescriber:
         return "", f"goal in {goal_share:.0%} and lava in {lava_share:.0%} of copies"
 
 
-def _describe_thing(thing: Mapping) -> str:
-    """An object in the robot's view, such as "lava 2 ahead, 1 to the left"."""
-    steps_right = thing["right"]  # below 0: to the left
-    side = "straight"
-    if steps_right:
-        side = f"{abs(steps_right)} to the {'right' if steps_right > 0 else 'left'}"
-    return f"{thing['what']} {thing['ahead']} ahead, {side}"
+def _describe_object(visible: Mapping) -> str:
+    """Describe an object in the robot's view, such as "lava 2 ahead, 1 to the left"."""
+    steps_right = visible["right"]
+    direction = "straight"
+    if steps_right > 0:
+        direction = f"{steps_right} to the right"
+    elif steps_right < 0:
+        direction = f"{-steps_right} to the left"
+    return f"{visible['what']} {visible['ahead']} ahead, {direction}"
 
 
 Describer = EducationDescriber | MiniGridDescriber

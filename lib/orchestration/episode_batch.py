@@ -152,10 +152,13 @@ class _EpisodeBatch:
         self.exchanges: dict[int, list[Decision]] = {}
 
     def play(self) -> PlayedEpisodes:
-        """Play the episodes step by step until all have ended, and return tables of the episodes and of their steps.
+        """Play all episodes step by step until they have ended.
 
-        At each step the model is asked for a policy in every running episode; the policy then acts in the environment.
-        Where the options set an interval, it is asked at every so many steps only.
+        At each step, or at every `interval` steps, the decision model picks a policy for every running episode. The
+        policy then acts in the environment.
+
+        Returns:
+            Tables of the episodes and of their steps.
         """
         episode_set = self.episode_set
         history = self.history
@@ -259,7 +262,8 @@ class _EpisodeBatch:
         rows: np.ndarray,
         step: int,
     ) -> list[DecisionContext]:
-        """The contexts with the utility of every plan on copies, for the upper bound; unchanged for all other models.
+        """Add the simulated utility of every plan to the contexts, for the upper bound; other models get theirs
+        unchanged.
 
         A plan is a policy for each coming step: one throughout, or one that hands over to another.
 
@@ -269,6 +273,9 @@ class _EpisodeBatch:
             observation: (running, ...) what policies see there.
             rows: (running,) numbers of these episodes.
             step: Steps that they have taken.
+
+        Returns:
+            The contexts, each with (plans,) utilities.
         """
         plans = getattr(self.model, "plans", None)
         if plans is None:
@@ -290,7 +297,7 @@ class _EpisodeBatch:
         step: int,
         state_features: Mapping[str, np.ndarray],
     ) -> list[dict[str, ToolResult]]:
-        """For TO and RO, what every policy does on copies of every running episode: results by episode and policy name.
+        """Simulate every policy on copies of every running episode, for TO and RO.
 
         KO and baselines may try nothing, and get an empty dictionary for each episode.
 
@@ -300,6 +307,9 @@ class _EpisodeBatch:
             rows: (running,) numbers of these episodes.
             step: Steps that they have taken.
             state_features: States of these episodes in numbers, (running,) by name.
+
+        Returns:
+            For each episode, the result of trying a policy by the policy's name.
         """
         num_steps = self.options.steps_of_call
         if num_steps == 0:
@@ -387,12 +397,15 @@ class _EpisodeBatch:
 def _continue_context(
     context: DecisionContext, answer: Decision, results_by_policy: Mapping[str, ToolResult]
 ) -> DecisionContext:
-    """The context of the next question about an episode in the same step: with what the model has tried and spent.
+    """Update a context after a reply that wants to try policies, for the next question in the same step.
 
     Args:
         context: The context of the last question.
         answer: The model's reply to it, with the policies that it wants to try.
         results_by_policy: What trying each policy gives in this episode.
+
+    Returns:
+        The context with the new results, fewer calls left and a smaller budget.
     """
     if context.budget is not None:
         # The next reply of this step is paid from what this one left.

@@ -124,13 +124,16 @@ class ContextBuilder:
         state_features: Mapping[str, np.ndarray],
         states_in_words: Sequence[Mapping[str, str]] | None,
     ) -> list[DecisionContext]:
-        """What the system knows of every running episode before it decides, and before any policy is tried.
+        """Make what the decision model reads about every running episode, before any policy is tried.
 
         Args:
             rows: (running,) numbers of the episodes.
             step: Number of the step, from 0.
             state_features: The states in numbers, (running,) by name.
             states_in_words: The states in words; None for models that do not read them.
+
+        Returns:
+            A context for each episode.
         """
         options = self.options
         num_recent = options.memory if "mem_s" in options.components else 0
@@ -193,13 +196,16 @@ class ContextBuilder:
     def _make_bare_context(
         self, row: int, step: int, state: State, num_recent: int
     ) -> DecisionContext:
-        """What every system knows of an episode: query, state, and short- and long-term memory.
+        """Make the part of a context that every system has: query, state, and short- and long-term memory.
 
         Args:
             row: Number of the episode.
             step: Number of the step, from 0.
             state: State of the episode.
             num_recent: Past steps in short-term memory.
+
+        Returns:
+            The context without policy cards, tools or results.
         """
         weights = tuple(self.weights[row].tolist())
         query = Query(weights, step + 1, self.describer.horizon, self.describer.topic)
@@ -220,7 +226,14 @@ class ContextBuilder:
         )
 
     def _read_budget(self, row: int) -> Budget | None:
-        """The dollars that an episode may still spend on decisions; None where there is no limit."""
+        """Compute what an episode may still spend on decisions.
+
+        Args:
+            row: Number of the episode.
+
+        Returns:
+            Total, remaining and mean dollars per call; None where there is no limit.
+        """
         total = self.options.budget_usd
         if total is None:
             return None

@@ -121,11 +121,15 @@ class EpisodeRecorder:
     def tabulate_episodes(
         self, steps: pd.DataFrame, usages: Sequence[DecisionUsage]
     ) -> pd.DataFrame:
-        """A table with a row per episode: length, objectives, utility, policies by step, and what deciding took.
+        """Make a table with one row per episode: its results, the policies that acted, and what deciding cost.
 
         Args:
             steps: A row per step, as `tabulate_steps` returns them.
             usages: Calls, tokens and dollars of each episode's decisions and summaries.
+
+        Returns:
+            Length, objectives and utility; lists of policies and outcomes by step; counts of decisions, calls and
+            failures.
         """
         table = self._tabulate_results(steps)
 
@@ -150,10 +154,14 @@ class EpisodeRecorder:
         return table
 
     def _tabulate_results(self, steps: pd.DataFrame) -> pd.DataFrame:
-        """Length, objectives and utility (the column `reward`) of each episode, a row for each.
+        """Compute length, objectives and utility of each episode.
 
         Args:
             steps: A row per step, with the value of every criterion.
+
+        Returns:
+            A row per episode: length in steps, a column for each criterion, reward (the utility) and correct (0 or
+            1).
         """
         objectives = [f"d{i + 1}" for i in range(len(self.domain.objectives))]
         criteria = [*objectives, *self.domain.measures]

@@ -24,13 +24,16 @@ WORLD = "paper"
 def open_example_world(
     params: Params, domain: str, model: DecisionModel, zoo: str | Path | None = None
 ) -> World:
-    """The paper's world under the first seed, with the single test episode that is shown to readers.
+    """Open the paper's world under the first seed, with one test episode as an example.
 
     Args:
         params: All settings.
         domain: education or minigrid.
         model: The model that decides which policy acts.
         zoo: Folder of the trained policies; None for those of lesson 01, which are trained where they are missing.
+
+    Returns:
+        The world, ready to play.
     """
     zoo = ensure_zoo(params, [domain], zoo)
     settings = params.orchestration
@@ -100,10 +103,13 @@ def play_by_system(
 def list_first_prompts(
     decisions_by_system: Mapping[str, Sequence[Decision]],
 ) -> dict[str, list[Sequence[PromptSection]]]:
-    """By system, the sections of the first prompt of every decision for which a model was asked.
+    """List the first prompt of every decision for which a model was called, by system (KO, TO or RO).
 
     Args:
-        decisions_by_system: As `play_by_system` returns them, with prompts and replies.
+        decisions_by_system: Decisions that carry their prompts and replies.
+
+    Returns:
+        By system, a list of prompts, each a sequence of sections.
     """
     sections_by_system = {}
     for system, decisions in decisions_by_system.items():

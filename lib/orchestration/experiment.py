@@ -157,6 +157,9 @@ def run_jobs(
         planned_calls: Calls to endpoints that the jobs may need, which are announced with their price.
         inputs: Folders that jobs read, by the name that stands for them in the jobs' settings.
 
+    Returns:
+        All jobs, whose tables `episodes` and `steps` can be read.
+
     Raises:
         BudgetExceeded: The endpoints have cost the spending limit, llm.max_usd.
         LLMError: No endpoint can be used.
@@ -189,10 +192,13 @@ def _list_trained_domains(worlds: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def play_job(run: JobRun) -> dict[str, int]:
-    """Play the episodes of all methods of one job, write their tables, and return how many episodes were played.
+    """Play the episodes of every method of one job, and write the tables `episodes` and `steps`.
 
     Args:
-        run: The job, whose folder gets the tables `episodes` and, but for the varied worlds, `steps`.
+        run: The job in progress; the varied worlds get no table of steps.
+
+    Returns:
+        `episodes`, the number of rows of that table.
     """
     torch.set_num_threads(1)  # the matrices are small: a second thread only waits
     world = World.of_job(run)

@@ -34,7 +34,14 @@ _COLUMNS_LEFT_OUT = ["chosen", "outcomes"]
 
 
 def list_jobs(params: Params) -> list[Job]:
-    """Every job of the full run: all methods in all worlds, and prompted models in the paper's; no file is read."""
+    """List every job of the full run: all methods in all worlds, and prompted models in the paper's worlds.
+
+    Args:
+        params: All settings.
+
+    Returns:
+        The jobs; no file is read.
+    """
     jobs = []
     for domain, world in WORLDS:
         jobs += make_jobs(params, domain, world, zoo=None)
@@ -50,12 +57,13 @@ def list_pretrained_jobs(params: Params) -> list[Job]:
 
 
 def make_rows(params: Params) -> pd.DataFrame:
-    """Run the jobs of the full run that are not finished, and return the episodes of all methods as the results table.
-
-    The oracle in hindsight is among the methods.
+    """Run the jobs of the full run that are not finished, and collect the episodes of all methods.
 
     Args:
         params: All settings.
+
+    Returns:
+        A row per method, seed and episode; the oracle in hindsight is among the methods.
     """
     zoo = ensure_zoo(params, DOMAINS, out=ZOO)
     planned = plan_contest_calls(params, WORLDS)
@@ -74,11 +82,14 @@ def make_rows(params: Params) -> pd.DataFrame:
 
 
 def make_pretrained_rows(params: Params, zoo: Path) -> pd.DataFrame:
-    """Episodes in which SmolLM2-135M-Instruct decides; an empty table where its weights are missing.
+    """Play the episodes in which the pretrained SmolLM2-135M-Instruct decides.
 
     Args:
         params: All settings.
         zoo: Folder of the trained policies.
+
+    Returns:
+        A row per method and episode; an empty table where the model's weights are missing.
     """
     folder = smollm_baseline.FOLDER
     if not (folder / "config.json").is_file():

@@ -38,18 +38,18 @@ CONSTRAINED_INTERVAL = 5  # and steps between its decisions
 def make_jobs(
     params: Params, domain: str, world: str, zoo: str | Path | None = train.ZOO_FOLDER
 ) -> list[Job]:
-    """The jobs of a world, one for each seed of the policy zoo, in which all methods but prompted models play.
+    """Make the jobs of one world, one for each seed of the policy zoo, in which all methods but prompted models play.
 
     A world is an environment together with a kind of query, the weights of the objectives.
-
-    A job is a label and the settings that decide its results; their hash is its key in the job store. The kind of these
-    jobs is called "contest".
 
     Args:
         params: All settings; a job is handed those that it reads.
         domain: education or minigrid.
         world: paper, speed or varied: which environment and which queries.
         zoo: Folder of the trained policies; None describes them by what trains them, so that no file is read.
+
+    Returns:
+        The jobs. Each is a label and the settings that decide its results; their hash is its cache key.
 
     Raises:
         PolicyError: A policy is missing.
@@ -83,7 +83,7 @@ def make_prompted_jobs(
     zoo: str | Path | None = train.ZOO_FOLDER,
     without: Sequence[Sequence[str]] = ((),),
 ) -> list[Job]:
-    """Jobs in which a prompted chat model decides as KO, TO and RO in the paper's world, one for each seed of the zoo.
+    """Make jobs in which a prompted chat model decides as KO, TO and RO in the paper's world.
 
     KO (knowledge-based orchestration) reads descriptions of the policies; TO (tool-based) tries them for one step on
     copies of the environment, RO (reflection-based) for several.
@@ -94,6 +94,9 @@ def make_prompted_jobs(
         model: A name of `llm.models`.
         zoo: Folder of the trained policies; None describes them by what trains them, so that no file is read.
         without: Context components to leave out, a variant for each entry.
+
+    Returns:
+        A job for each seed of the policy zoo.
     """
     settings = params.orchestration
     shared = _describe_world(params, domain, "paper", model) | {
@@ -113,7 +116,7 @@ def make_prompted_jobs(
 def make_constrained_jobs(
     params: Params, name: str, identity: str, zoo: str | Path | None = train.ZOO_FOLDER
 ) -> list[Job]:
-    """Jobs in which a model with constrained replies decides for the paper's students, one each for KO, TO and RO.
+    """Make jobs in which a model decides for the paper's students and can reply with the name of a policy only.
 
     KO (knowledge-based orchestration) reads descriptions of the policies; TO (tool-based) tries them for one step on
     copies of the environment, RO (reflection-based) for several.
@@ -123,6 +126,9 @@ def make_constrained_jobs(
         name: Name of the model.
         identity: Text that stands for the model's weights in the keys of the jobs.
         zoo: Folder of the trained policies; None describes them by what trains them, so that no file is read.
+
+    Returns:
+        A job each for KO, TO and RO.
     """
     domain = "education"
     settings = params.orchestration
@@ -147,7 +153,7 @@ def make_constrained_jobs(
 
 
 def _describe_world(params: Params, domain: str, world: str, model: str) -> dict[str, Any]:
-    """What the jobs of a world hold under every seed: environment, decision model, and versions of the code.
+    """Describe what all jobs of a world share: environment, decision model, and versions of the code.
 
     A world is an environment together with a kind of query, the weights of the objectives.
 
@@ -156,6 +162,9 @@ def _describe_world(params: Params, domain: str, world: str, model: str) -> dict
         domain: education or minigrid.
         world: paper, speed or varied.
         model: Name of the decision model.
+
+    Returns:
+        Settings that enter the cache keys of the jobs.
     """
     environments = make_environments(params, world)
     return {
@@ -169,7 +178,15 @@ def _describe_world(params: Params, domain: str, world: str, model: str) -> dict
 
 
 def list_versions(domain: str, world: str) -> dict[str, int]:
-    """The VERSIONs of the code that decides the episodes of a job, by a name in words, whichever model decides."""
+    """List the VERSION constants of the code that decides the episodes of a job, whichever model decides.
+
+    Args:
+        domain: education or minigrid.
+        world: paper, speed or varied.
+
+    Returns:
+        Version numbers by the name of the code.
+    """
     decided_by = {
         "random streams": seeds.VERSION,
         "environments": envs.VERSION,

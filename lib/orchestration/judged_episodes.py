@@ -37,7 +37,11 @@ def score_episodes(
     name = params.orchestration.judge
 
     async def ask_judge() -> pd.DataFrame:
-        """Open the judge, say what it may cost where it is an endpoint, and let it score all episodes."""
+        """Open the judge, print what it may cost where it is an endpoint, and let it score all episodes.
+
+        Returns:
+            A row per episode with its scores.
+        """
         opened = open_models(
             params.llm, [name], RECORDING, runs, cassettes, open_local=open_local()
         )

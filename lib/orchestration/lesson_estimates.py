@@ -92,15 +92,15 @@ def select_own_methods(rows: pd.DataFrame, settings: OrchestrationSettings) -> p
 
 
 def list_verdicts(rows: pd.DataFrame, settings: OrchestrationSettings) -> dict[str, str]:
-    """What the estimates say in words, by metric key: whether a question is open, and how a comparison ended.
+    """List the verdicts in words: whether choosing a policy can gain anything, and how each comparison ended.
 
     Args:
         rows: A row per method, seed and episode.
         settings: The section `orchestration` of params.yaml.
 
     Returns:
-        By the key of an estimate, with `_verdict` behind it: open or not open of a gate (whether choosing can gain
-        anything), a word of `lib.stats.verdicts` of a contrast (a comparison of two methods).
+        Verdicts by metric key. Gates are open or not open; a contrast of two methods has a word of
+        `lib.stats.verdicts`.
     """
     batch_rows = select_own_methods(rows, settings)
     verdicts = {}
@@ -177,16 +177,20 @@ def list_shown_keys(questions: pd.DataFrame) -> list[str]:
 
 
 def is_oracle_best(rows: pd.DataFrame) -> bool:
-    """Whether no method has a higher utility than the oracle (the best of all methods in hindsight) in any episode.
+    """Check that in no episode a method has a higher utility than the oracle, the best method in hindsight.
 
     Args:
         rows: A row per method, seed and episode, the oracle among the methods.
+
+    Returns:
+        Whether that holds.
     """
     keys = ["group", "condition", "seed", "item"]
     is_oracle = rows["method"] == ORACLE
-    bounds = rows[is_oracle].set_index(keys)["reward"]
-    rewards = rows[~is_oracle].set_index(keys)["reward"]
-    return bool((rewards <= bounds.reindex(rewards.index) + 1e-12).all())
+    oracle_utility = rows[is_oracle].set_index(keys)["reward"]
+    utility = rows[~is_oracle].set_index(keys)["reward"]
+    rounding_error = 1e-12
+    return bool((utility <= oracle_utility.reindex(utility.index) + rounding_error).all())
 
 
 # By key --------------------------------------------------------------------------------------------
@@ -235,14 +239,17 @@ def estimate_lengths(rows: pd.DataFrame, settings: OrchestrationSettings) -> Est
 
 
 def estimate_depths(rows: pd.DataFrame, settings: OrchestrationSettings) -> Estimates:
-    """Steps of an episode by how many steps RO simulates policies for (Figure 6), and their paired differences.
+    """Estimate how the look-ahead depth of RO changes the length of episodes (Figure 6).
 
-    RO (reflection-based orchestration) tries policies for several steps, on copies of the environment, before it
-    decides.
+    RO (reflection-based orchestration) simulates every policy for several steps on copies of the environment before it
+    decides. The depth is the number of these steps.
 
     Args:
         rows: A row per method, seed and episode.
         settings: The section `orchestration` of params.yaml.
+
+    Returns:
+        Mean length by depth, and the paired difference of every two depths, by metric key.
     """
     method_by_depth = name_methods_by_depth(settings.model, settings)
     estimates = {}
@@ -261,7 +268,9 @@ def estimate_depths(rows: pd.DataFrame, settings: OrchestrationSettings) -> Esti
 
 
 def name_methods_by_depth(model: str, settings: OrchestrationSettings) -> dict[int, str]:
-    """The methods that simulate policies for a number of steps before they decide: TO for one, RO for several.
+    """Name the methods that simulate policies before they decide, by the number of simulated steps.
+
+    TO simulates one step, RO several.
 
     Args:
         model: Name of the decision model.
@@ -277,22 +286,26 @@ def name_methods_by_depth(model: str, settings: OrchestrationSettings) -> dict[i
 
 
 def estimate_memory(rows: pd.DataFrame, settings: OrchestrationSettings) -> Estimates:
-    """Utility without short-term memory minus utility with it, for KO, TO and RO and the paper's students (Table 5).
+    """Estimate what short-term memory changes: utility without it minus utility with it (Table 5).
 
-    KO (knowledge-based orchestration) reads descriptions of the policies; TO (tool-based) tries them for one step on
-    copies of the environment, RO (reflection-based) for several.
+    Both methods play the same students. The systems are KO, which reads descriptions of the policies, TO, which tries
+    each policy for one step, and RO, which tries each for several.
 
     Args:
-        rows: A row per method, seed and episode.
+        rows: A row per method, seed and episode, with the utility in column `reward`.
         settings: The section `orchestration` of params.yaml.
+
+    Returns:
+        The paired difference of each system, by metric key.
     """
     world_rows = results_table.select(rows, group="education", condition="paper")
     estimates = {}
     for system in SYSTEMS:
-        method = results.name_method(system, settings.model)
-        forgetful = f"{method}{_NO_SHORT_TERM}"
-        key = f"memory.education.{system}.utility"
-        estimates[key] = _estimate_difference(world_rows, "reward", forgetful, method)
+        with_memory = results.name_method(system, settings.model)
+        without_memory = f"{with_memory}{_NO_SHORT_TERM}"
+        estimates[f"memory.education.{system}.utility"] = _estimate_difference(
+            world_rows, "reward", without_memory, with_memory
+        )
     return estimates
 
 
@@ -327,14 +340,17 @@ def estimate_reference(rows: pd.DataFrame, settings: OrchestrationSettings) -> E
 
 
 def estimate_decision_intervals(rows: pd.DataFrame, settings: OrchestrationSettings) -> Estimates:
-    """Utility and calls of RO that decides at every so many steps only, in the varied worlds, by metric key.
+    """Estimate utility and number of model calls when RO decides only every n-th step, in the varied worlds.
 
-    RO (reflection-based orchestration) tries policies for several steps, on copies of the environment, before it
-    decides.
+    RO (reflection-based orchestration) simulates every policy for several steps before it decides. Between two
+    decisions the last policy goes on.
 
     Args:
         rows: A row per method, seed and episode.
         settings: The section `orchestration` of params.yaml.
+
+    Returns:
+        Means by metric key, `sparing.<domain>.<n>.utility` and `.calls`.
     """
     estimates = {}
     for domain in DOMAINS:
@@ -349,14 +365,14 @@ def estimate_decision_intervals(rows: pd.DataFrame, settings: OrchestrationSetti
 
 
 def name_methods_by_interval(system: str, settings: OrchestrationSettings) -> dict[int, str]:
-    """The methods that decide at every so many steps only, by the steps between decisions, in rising order from 1.
-
-    RO (reflection-based orchestration) tries policies for several steps, on copies of the environment, before it
-    decides.
+    """Name the methods that decide only every n-th step.
 
     Args:
         system: KO or RO.
         settings: The section `orchestration` of params.yaml.
+
+    Returns:
+        Names by n, in rising order from 1 (a decision at every step).
     """
     method = results.name_method(system, settings.model)
     methods = {1: method}
@@ -366,11 +382,14 @@ def name_methods_by_interval(system: str, settings: OrchestrationSettings) -> di
 
 
 def estimate_table_2(rows: pd.DataFrame, settings: OrchestrationSettings) -> Estimates:
-    """The paper's Table 2 (length, objectives, hypervolume, cost) of every method in both domains, by metric key.
+    """Estimate the paper's Table 2 (length, objectives, hypervolume, cost) for every method in both domains.
 
     Args:
         rows: A row per method, seed and episode.
         settings: The section `orchestration` of params.yaml.
+
+    Returns:
+        Estimates by metric key, `table2.<domain>.<method>.<quantity>`.
     """
     estimates = {}
     for domain in DOMAINS:
@@ -383,14 +402,14 @@ def estimate_table_2(rows: pd.DataFrame, settings: OrchestrationSettings) -> Est
 
 
 def estimate_recorded_rows(rows: pd.DataFrame, settings: OrchestrationSettings) -> dict[str, Any]:
-    """Rows of Table 2 of a pretrained model, which only the recorded full run has, by keys that begin with `full.`.
+    """Estimate the rows of Table 2 that only the recorded full run has: those of a pretrained model.
 
     Args:
         rows: Episodes of the pretrained model.
         settings: The section `orchestration` of params.yaml.
 
     Returns:
-        Estimates, and the backend of each row.
+        Estimates and the backend of each row, by keys that begin with `full.`.
     """
     values: dict[str, Any] = {}
     for domain in rows["group"].unique():
@@ -426,7 +445,7 @@ def select_rows_of_table_2(rows: pd.DataFrame, domain: str) -> pd.DataFrame:
 
 
 def estimate_judge_scores(judged: pd.DataFrame, methods: Sequence[str], model: str) -> Estimates:
-    """Mean scores of a judge by method, and differences between systems on the same episodes, by metric key.
+    """Estimate the mean score that a judge gave each method, and differences between methods on the same episodes.
 
     Args:
         judged: A row per judged episode, with a score for each criterion, marked where too few replies were usable.

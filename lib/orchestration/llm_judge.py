@@ -114,10 +114,13 @@ def make_first_requests(
 
 
 def split_episodes(steps: pd.DataFrame) -> list[tuple[dict[str, Any], pd.DataFrame]]:
-    """Split a table of steps into episodes: the columns that name each one, and its steps in their order.
+    """Split a table of steps into episodes.
 
     Args:
         steps: A row per step of students.
+
+    Returns:
+        For each episode the columns that identify it, and its steps in order.
 
     Raises:
         ValueError: The table is empty, or lacks columns that a judge reads.
@@ -136,12 +139,15 @@ def split_episodes(steps: pd.DataFrame) -> list[tuple[dict[str, Any], pd.DataFra
 def make_prompt(
     episode: pd.DataFrame, education: EducationSettings, policies: Sequence[str] = SINGLE
 ) -> list[dict[str, str]]:
-    """The messages that ask a judge to score one episode: the rubric, then a line for each step.
+    """Write the messages that ask a judge to score one episode: the rubric, then a line for each step.
 
     Args:
         episode: A row per step of the episode, in order.
         education: Settings of the episode.
         policies: Names of the policies that could be chosen.
+
+    Returns:
+        A system and a user message.
     """
     variables = {
         "topic": education.topic,
@@ -161,9 +167,14 @@ def make_prompt(
 
 
 def describe_step(row: Mapping[str, Any]) -> str:
-    """One step as a line of a prompt, such as `7 | SO-d1 | challenge | 55555 | 0.40 > 0.50 | 3 | 0.67 0.00 0.20`.
+    """Describe one step as a line of a prompt, such as `7 | SO-d1 | challenge | 55555 | 0.40 > 0.50 | 3 | 0.67 0.00
+    0.20`.
 
-    The fields: step, policy, action, levels of the questions, mastery before and after, failed questions, objectives.
+    Args:
+        row: The columns of the step.
+
+    Returns:
+        step, policy, action, levels of the questions, mastery before and after, failed questions, and objectives.
     """
     action = list(EDUCATION.actions)[int(row["action"])]
     results = [row[f"result_{index}"] for index in range(len(EDUCATION.objectives))]
@@ -226,10 +237,13 @@ async def _score_episode(
 
 
 def read_scores(text: str) -> dict[str, int]:
-    """The scores in a judge's reply: a whole number from LOWEST to HIGHEST for each of CRITERIA.
+    """Parse the scores in a judge's reply, a whole number from LOWEST to HIGHEST for each criterion.
 
     Args:
         text: The reply.
+
+    Returns:
+        Scores by criterion.
 
     Raises:
         InvalidReply: The message says what is wrong with it.

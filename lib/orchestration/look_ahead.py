@@ -71,7 +71,7 @@ class PlanSimulator:
         num_copies: int,
         with_measurements: bool = False,
     ) -> LookAhead:
-        """Simulate every plan from the state of every running episode, and return what the copies did.
+        """Simulate every plan from the state of every running episode, on copies of the environment.
 
         A plan names the policy that acts at each coming step. A copy that has ended counts no further.
 
@@ -83,6 +83,9 @@ class PlanSimulator:
             plans: (plans, steps) index of the policy that acts at each step.
             num_copies: Copies of an episode for each plan.
             with_measurements: Whether to keep what prompts describe, such as mastery after each step.
+
+        Returns:
+            Mean results (episodes, plans, criteria), with the actions and which copies were still running, by step.
         """
         num_plans, num_steps = plans.shape
         shape = (len(rows), num_plans, num_copies)
@@ -143,7 +146,17 @@ class PlanSimulator:
     def _make_copy_keys(
         self, rows: np.ndarray, step: int, num_plans: int, num_copies: int
     ) -> np.ndarray:
-        """(rollouts,) keys of random numbers by episode, step and copy, the same under every plan."""
+        """Make the key of random numbers of every rollout, the same under every plan.
+
+        Args:
+            rows: (episodes,) numbers of the episodes.
+            step: Steps that they have taken.
+            num_plans: Plans that are simulated from each episode.
+            num_copies: Copies of an episode for each plan.
+
+        Returns:
+            (episodes * plans * copies,) uint64 keys.
+        """
         first_copy = np.uint64(step * _MAX_COPIES)
         copy_numbers = first_copy + np.arange(num_copies, dtype=np.uint64)
         copy_streams = self.random_streams[rows] ^ COPY_DRAWS  # (episodes,)

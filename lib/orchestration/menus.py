@@ -61,13 +61,16 @@ class TrainedMenu:
     def act(
         self, env: BatchedEnv, policies: np.ndarray, observation: np.ndarray, draws: np.ndarray
     ) -> np.ndarray:
-        """Actions (rows,) of trained policies in a batch of episodes.
+        """Let trained policies choose the actions of a batch of episodes.
 
         Args:
             env: The batch, which trained policies do not look into.
             policies: (rows,) index of the policy that acts in each row.
             observation: (rows, ...).
             draws: (rows,) random numbers in [0, 1), by which actions are sampled.
+
+        Returns:
+            (rows,) actions.
         """
         actions = np.zeros(len(policies), dtype=np.int64)
         for index in np.unique(policies):
@@ -150,7 +153,16 @@ def describe_menu(
 
 
 def _hash_training_settings(params: Params, domain: str, seed: int) -> dict[str, str]:
-    """By name of the policy, a hash of the settings that decide its training under one seed."""
+    """Hash the settings that decide the training of each policy under one seed.
+
+    Args:
+        params: All settings.
+        domain: education or minigrid.
+        seed: Seed of the training.
+
+    Returns:
+        Hashes by name of the policy.
+    """
     hashes = {}
     for job in train.make_jobs(params, domain):
         # A job trains several policies side by side; what the others are does not matter to one.
@@ -180,6 +192,9 @@ def make_menu(description: Mapping[str, Any], domain: str, seed: int, zoo: str |
         domain: education or minigrid.
         seed: Number of the training whose policies act.
         zoo: Folder of the trained policies.
+
+    Returns:
+        The policies to choose from.
 
     Raises:
         PolicyError: A file is missing, or is no policy.

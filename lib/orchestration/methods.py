@@ -57,7 +57,7 @@ class Method:
 
 
 def list_methods_of_job(world: World, run: JobRun) -> list[Method]:
-    """The methods that play in a job: decision models, each with what it gets to read and to try.
+    """List the methods that play in a job: decision models, each with what it may read and try.
 
     KO (knowledge-based orchestration) reads descriptions of the policies; TO (tool-based) tries them for one step on
     copies of the environment, RO (reflection-based) for several.
@@ -66,6 +66,9 @@ def list_methods_of_job(world: World, run: JobRun) -> list[Method]:
         world: The episodes of the job, and what is known of its policies.
         run: The job; its kind says whether all methods play ("contest"), a prompted chat model as KO, TO and RO, or one
             whose replies are constrained as one of them.
+
+    Returns:
+        The methods.
     """
     if run.kind == "contest":
         return list_methods(world)
@@ -78,10 +81,15 @@ def list_methods_of_job(world: World, run: JobRun) -> list[Method]:
 
 
 def list_methods(world: World) -> list[Method]:
-    """Every method that is compared in a world but prompted models, in the order of the tables.
+    """List every method that is compared in a world except prompted models, in the order of the tables.
 
-    A method is a decision model, which picks the policy that acts next, with what it gets to read and to try. A world
-    is an environment together with a kind of query, the weights of the objectives.
+    A method is a decision model, which picks the policy that acts next, with what it may read and try.
+
+    Args:
+        world: The environment, the kind of query, the policies and the decision model.
+
+    Returns:
+        The methods.
     """
     baseline_options = world.make_options()
     return [
@@ -97,13 +105,16 @@ def list_methods(world: World) -> list[Method]:
 
 
 def list_prompted_methods(world: World) -> list[Method]:
-    """KO, TO and RO by the world's prompted chat model, in every variant of the context.
+    """List KO, TO and RO with the world's prompted chat model, in every variant of the context.
 
     KO (knowledge-based orchestration) reads descriptions of the policies; TO (tool-based) tries them for one step on
     copies of the environment, RO (reflection-based) for several.
 
     Args:
         world: The world; its field `without` holds the variants, each a list of context components that are left out.
+
+    Returns:
+        A method for each variant and system.
     """
     methods = []
     for components in world.without:
@@ -116,9 +127,15 @@ def list_prompted_methods(world: World) -> list[Method]:
 
 
 def _list_single_policies(world: World) -> list[Method]:
-    """Methods in which one policy acts in every step: SO-d1 to SO-d3, the best of them, and the paper's references.
+    """List the methods in which one policy acts in every step: SO-d1 to SO-d3, the best of them, and references.
 
     The best policy is the one with the highest mean utility on training episodes.
+
+    Args:
+        world: The episodes, and the policies to choose from.
+
+    Returns:
+        The methods.
     """
     baseline_options = world.make_options()
     methods = [Method(name, ConstantModel(name), baseline_options, "expert") for name in SINGLE]
@@ -149,12 +166,16 @@ def _train_linucb(world: World) -> LinUCBModel:
 
 
 def _list_systems(world: World) -> list[Method]:
-    """KO, TO and RO, decided by arithmetic (the best weighted result in the context) and by the world's model.
+    """List KO, TO and RO with two decision models: arithmetic (the best weighted result) and the world's model.
 
     KO (knowledge-based orchestration) reads descriptions of the policies; TO (tool-based) tries them for one step on
     copies of the environment, RO (reflection-based) for several.
 
-    RO is played a second time with a single copy of the environment, to see what averaging over copies gains.
+    Args:
+        world: The episodes, and its decision model.
+
+    Returns:
+        The methods; RO occurs a second time with a single copy, to see what averaging over copies gains.
     """
     methods = []
     for model in (GreedyModel(), world.model):
@@ -167,13 +188,16 @@ def _list_systems(world: World) -> list[Method]:
 
 
 def _list_variants(world: World) -> list[Method]:
-    """Variants of KO, TO and RO for the questions of a world, decided by the world's model.
-
-    KO (knowledge-based orchestration) reads descriptions of the policies; TO (tool-based) tries them for one step on
-    copies of the environment, RO (reflection-based) for several.
+    """List the variants of KO, TO and RO that a world compares.
 
     Without short-term memory in the paper's worlds, with other depths of the look-ahead for students, and with fewer
     decisions in the varied worlds.
+
+    Args:
+        world: The episodes, and its decision model.
+
+    Returns:
+        The methods.
     """
     settings = world.settings
     model = world.model

@@ -115,10 +115,13 @@ class PromptedModel:
         return run_coroutine(self._summarize_all(contexts))
 
     async def _decide_all(self, contexts: Sequence[DecisionContext]) -> list[Decision]:
-        """Ask the chat model about every context, and return a decision for each, in order.
+        """Ask the chat model for a decision in every context.
 
         Args:
             contexts: One per episode.
+
+        Returns:
+            A decision for each context, in order.
         """
         # Connections belong to an event loop, and this batch has one of its own. No other model is opened: the function
         # was made for this model's name.
@@ -142,7 +145,14 @@ class PromptedModel:
     async def _summarize_all(
         self, contexts: Sequence[DecisionContext]
     ) -> list[tuple[str, DecisionUsage]]:
-        """Ask the chat model for the running summary of every episode, all at once."""
+        """Ask the chat model for the running summary of every episode, all at once.
+
+        Args:
+            contexts: One per episode.
+
+        Returns:
+            For each the summary, and what it cost.
+        """
         async with self._open_models() as chat_models:
             chat_model = chat_models[self.name]
             return await asyncio.gather(
@@ -194,7 +204,13 @@ class PromptedModel:
 
     @staticmethod
     def _take_choice(decision: Decision, choice: Choice, context: DecisionContext) -> None:
-        """Write what a reply chose, a policy or policies to try, into a decision."""
+        """Write the choice of a reply into a decision: a policy, or policies to try first.
+
+        Args:
+            decision: Is changed in place.
+            choice: The parsed reply.
+            context: Has the policies to choose from.
+        """
         decision.reasoning = choice.reasoning
         decision.usage.repaired_replies += int(choice.repaired)
         decision.calls = choice.calls
@@ -213,11 +229,14 @@ class PromptedModel:
     async def _summarize(
         self, model: ChatModel, context: DecisionContext
     ) -> tuple[str, DecisionUsage]:
-        """Ask for the running summary of one episode, its long-term memory; the old one where no usable reply comes.
+        """Ask the chat model for the running summary of one episode, its long-term memory.
 
         Args:
             model: The opened chat model.
             context: A context with the steps since the last summary.
+
+        Returns:
+            The summary, the old one where no usable reply came; and what it cost.
         """
         usage = DecisionUsage()
         messages = prompts.summary_messages(context)
@@ -283,13 +302,16 @@ class PromptedModel:
     async def _ask_with_schema(
         self, model: ChatModel, request: ChatRequest, context: DecisionContext, usage: DecisionUsage
     ) -> Reply:
-        """The reply to a request that asks for JSON by a schema, or for free JSON where the server accepts no schema.
+        """Send a request that asks for JSON by a schema, or for free JSON where the server accepts no schema.
 
         Args:
             model: The opened chat model.
             request: Without a schema.
             context: Whose menu the schema allows.
             usage: Calls, tokens and dollars of the decision; those of this request are added.
+
+        Returns:
+            The reply.
         """
         if self._server_accepts_schema is not False:
             with_schema = replace(request, response_format=make_response_format(context))
@@ -300,7 +322,16 @@ class PromptedModel:
         return await self._ask(model, request, usage)
 
     async def _ask(self, model: ChatModel, request: ChatRequest, usage: DecisionUsage) -> Reply:
-        """The reply to one request; its calls, tokens and dollars are added to `usage`, also where it failed."""
+        """Send one request, and add its calls, tokens and dollars to the usage, also where it failed.
+
+        Args:
+            model: The opened chat model.
+            request: The request.
+            usage: Is changed in place.
+
+        Returns:
+            The reply.
+        """
         reply = await model.reply_to(request)
         usage.calls += 1
         usage.tokens_in += reply.tokens_in
@@ -316,12 +347,16 @@ def count_calls_allowed(context: DecisionContext) -> int:
 
 
 def make_response_format(context: DecisionContext) -> dict[str, Any]:
-    """The JSON schema of a reply, as OpenAI's API takes it: the names of the menu are allowed, and nothing else.
+    """Make the JSON schema of a reply for OpenAI's API, which allows the names of the policies and nothing else.
 
-    Strict schemas know no alternatives at the top, so that a reply that may call has both fields, one of them null.
+    Strict schemas have no alternatives at the top level. A reply that may try policies therefore has two fields,
+    `policy` and `call`, one of them null.
 
     Args:
-        context: Its menu, and the policies that may still be tried.
+        context: Has the policies, and those that may still be tried.
+
+    Returns:
+        The value of the API's `response_format`.
     """
     fields: dict[str, Any] = {"reasoning": {"type": "string"}}
     max_calls = count_calls_allowed(context)
@@ -346,12 +381,15 @@ def make_response_format(context: DecisionContext) -> dict[str, Any]:
 
 
 def count_affordable_tokens(model: ChatModel, messages: Messages, dollars: float) -> int:
-    """The longest reply in tokens that the rest of an episode's budget pays for; 0 where it pays for none.
+    """Count the tokens of the longest reply that the rest of an episode's budget pays for.
 
     Args:
         model: Whose prices count.
         messages: The prompt, which is paid first.
         dollars: What is left of the budget.
+
+    Returns:
+        Number of tokens; 0 where the budget pays for no reply.
     """
     num_characters = sum(len(message["content"]) for message in messages)
     dollars_for_reply = dollars - num_characters / CHARACTERS_PER_TOKEN * model.price_in
@@ -364,7 +402,14 @@ def count_affordable_tokens(model: ChatModel, messages: Messages, dollars: float
 
 
 def _read_choice(reply: Reply, context: DecisionContext) -> Choice:
-    """The policy, or policies to try, that a reply names.
+    """Parse the policy that a reply chooses, or the policies that it wants to try first.
+
+    Args:
+        reply: The chat model's reply.
+        context: Has the policies, and how many may still be tried.
+
+    Returns:
+        The choice.
 
     Raises:
         InvalidReply: It names none, or the model failed.

@@ -65,7 +65,14 @@ class Component:
 
 
 def _select_instructions(context: DecisionContext) -> dict[str, Any]:
-    """What the section of instructions may show: role, task, actions, policies, and whether policies may be tried."""
+    """Select what the instructions of the prompt show, such as role, task, actions and policies.
+
+    Args:
+        context: What the system knows.
+
+    Returns:
+        Variables of the template.
+    """
     domain = context.domain
     return {
         "system": context.system,
@@ -175,10 +182,13 @@ def assemble(sections: Sequence[PromptSection]) -> list[dict[str, str]]:
 
 
 def summary_messages(context: DecisionContext) -> list[dict[str, str]]:
-    """The message that asks a model for a new running summary of an episode (A.2, Figure 9).
+    """Write the message that asks a model for a new running summary of an episode (A.2, Figure 9).
 
     Args:
         context: A context whose `recent` holds the steps since the last summary.
+
+    Returns:
+        One user message.
     """
     variables = {
         "task": _describe_task(context),
@@ -207,12 +217,15 @@ def write_correction(context: DecisionContext, problem: str) -> str:
 def send_back(
     messages: Sequence[Mapping[str, str]], reply_text: str, correction: str
 ) -> list[Mapping[str, str]]:
-    """The conversation that asks for another reply after one that cannot be used.
+    """Extend a conversation by a reply that cannot be used and the request to correct it.
 
     Args:
         messages: The conversation so far.
         reply_text: The reply that cannot be used; the beginning of a long one is enough.
         correction: What is wrong with it.
+
+    Returns:
+        The longer conversation.
     """
     echo = reply_text[:LONGEST_ECHO] or "(nothing)"
     reply_message = {"role": "assistant", "content": echo}
@@ -251,11 +264,14 @@ def list_criteria(context: DecisionContext) -> list[tuple[str, str, float]]:
 
 
 def describe_results(results: Rewards, context: DecisionContext) -> str:
-    """The results of the criteria that the query asks for as text, such as `aptitude 0.670, gap 0.000`.
+    """Write the results that the query weighs as text, such as `aptitude 0.670, gap 0.000`.
 
     Args:
-        results: One per criterion of the domain.
-        context: Whose query asks.
+        results: A number for each criterion of the domain.
+        context: Has the query.
+
+    Returns:
+        Names and values, with commas between them.
     """
     result_by_name = dict(zip(context.domain.criteria, results, strict=True))
     asked_for = [name for name, _, _ in list_criteria(context)]
@@ -263,11 +279,11 @@ def describe_results(results: Rewards, context: DecisionContext) -> str:
 
 
 def describe_tool_result(result: ToolResult, context: DecisionContext) -> str:
-    """What trying one policy on copies of the environment gave, as one line of a prompt.
+    """Describe as one line of a prompt what a policy did on copies of the environment.
 
     Args:
         result: Actions and results of the policy.
-        context: Whose query asks.
+        context: Has the query, which says which results count.
 
     Returns:
         Such as `SO-d1: did challenge; difficulties 0.8 0.8; results aptitude 0.670; mastery +0.100 (one copy)`.
@@ -284,11 +300,14 @@ def describe_tool_result(result: ToolResult, context: DecisionContext) -> str:
 
 
 def describe_interaction(interaction: Interaction, context: DecisionContext) -> str:
-    """A past step of the episode as one line of a prompt (Figure 11): state, policy, action, results, change.
+    """Describe a past step of the episode as one line of a prompt: state, policy, action, results, change (Figure 11).
 
     Args:
         interaction: The step.
-        context: Whose query asks.
+        context: Has the query, which says which results count.
+
+    Returns:
+        The line.
     """
     first_entries = list(interaction.state.items())[:MEMORY_STATE]
     # What stands in brackets is the same at every step.

@@ -49,13 +49,16 @@ class _Fields(BaseModel):
 
 
 def parse(text: str, names: Sequence[str], untried: Sequence[str] = (), limit: int = 0) -> Choice:
-    """Read in a model's reply which policy it chooses, or which policies it wants to try first.
+    """Parse a model's reply: the policy that it chooses, or the policies that it wants to try first.
 
     Args:
         text: The reply.
         names: All policies on the menu.
         untried: Names of the policies that may still be tried.
         limit: How many of them one reply may try; 0 where the model must decide now.
+
+    Returns:
+        The choice, its reasoning, and whether the JSON had to be repaired.
 
     Raises:
         InvalidReply: Of one of KINDS; the message says what was wrong.
@@ -91,13 +94,16 @@ def parse(text: str, names: Sequence[str], untried: Sequence[str] = (), limit: i
 def _check_calls(
     call: str | list[str], names: Sequence[str], untried: Sequence[str], limit: int
 ) -> tuple[str, ...]:
-    """The policies that a reply wants to try, as a tuple.
+    """Check the policies that a reply wants to try.
 
     Args:
         call: One name or several, as the reply has it.
         names: All policies on the menu.
         untried: Names of the policies that may still be tried.
         limit: How many of them one reply may try.
+
+    Returns:
+        Their names.
 
     Raises:
         InvalidReply: A name is unknown or was tried, or there are too many.
@@ -122,10 +128,13 @@ def _check_name(name: str, names: Sequence[str]) -> None:
 
 
 def read_summary(text: str) -> str:
-    """The running summary in a model's reply, cut after SUMMARY_WORDS words; empty where the reply holds none.
+    """Read the running summary in a model's reply.
 
     Args:
-        text: The reply, from which thoughts in <think> tags are taken out.
+        text: The reply; thoughts in <think> tags are ignored.
+
+    Returns:
+        At most SUMMARY_WORDS words; empty where there is no summary.
     """
     summary = _END_OF_THOUGHT.split(text)[-1].strip()
     summary = summary.encode(errors="replace").decode()

@@ -179,10 +179,13 @@ def name_row_of_table_2(method: str) -> str:
 
 
 def count_replies(rows: pd.DataFrame) -> pd.DataFrame:
-    """How many calls of each method's model gave no answer, by method: failed, truncated, unusable, and fallbacks.
+    """Count, by method, the calls of a model that gave no answer: failed, truncated, unusable, and fallbacks.
 
     Args:
         rows: A row per method, seed and episode; methods that ask no model are not counted.
+
+    Returns:
+        A row per method that asks a model.
     """
     asked = rows[rows["model"] != ""]
     calls = asked.assign(
@@ -207,7 +210,7 @@ def count_judge_replies(judged: pd.DataFrame) -> pd.DataFrame:
 
 
 def estimate_scores(judged: pd.DataFrame, methods: Sequence[str]) -> dict[str, pd.DataFrame]:
-    """Mean scores of a judge, estimates by method, for each criterion.
+    """Estimate the mean score that a judge gave each method, for every criterion.
 
     Args:
         judged: The table of `judged_episodes.score_episodes`, marked where too few replies were usable.
@@ -225,7 +228,7 @@ def estimate_scores(judged: pd.DataFrame, methods: Sequence[str]) -> dict[str, p
 
 
 def compare_scores(judged: pd.DataFrame, criterion: str, first: str, second: str) -> pd.Series:
-    """The mean difference of two methods' scores on the episodes in which the judge scored both.
+    """Estimate the mean difference of two methods' scores, on the episodes in which the judge scored both.
 
     Args:
         judged: A row per scored episode, as for `estimate_scores`.
@@ -274,7 +277,7 @@ def list_unusable_shares(rows: pd.DataFrame) -> dict[str, float]:
 def tabulate_course(
     rows: pd.DataFrame, horizon: int, by: Sequence[str] = ("method",)
 ) -> pd.DataFrame:
-    """Mean mastery at each step of an episode (Figures 4 to 6); a student who is done keeps the last mastery.
+    """Average mastery at each step of an episode (Figures 4 to 6); a finished student keeps the last mastery.
 
     Args:
         rows: A row per method, seed and episode, with mastery by step in `outcomes`.
@@ -297,7 +300,7 @@ def tabulate_course(
 
 
 def share_in_flow_zone(steps: pd.DataFrame, delta: float) -> pd.DataFrame:
-    """How near the difficulty of questions is to a student's mastery: mean distance and share of near steps.
+    """Measure how close the difficulty of the questions is to a student's mastery.
 
     The flow zone is the range of difficulties within `delta` of mastery, where questions are neither dull nor too hard
     (Figures 4 and 5, lower halves).
@@ -310,9 +313,9 @@ def share_in_flow_zone(steps: pd.DataFrame, delta: float) -> pd.DataFrame:
     Returns:
         One row per episode: method, model, backend, seed, item, distance (mean difficulty minus mastery), in_zone.
     """
-    digits = steps["levels"].map(lambda levels: [int(level) for level in levels])
+    mean_level = steps["levels"].map(lambda levels: sum(map(int, levels)) / len(levels))
     # Levels 1 to LEVELS stand for difficulties 0 to 1.
-    difficulty = digits.map(lambda levels: (sum(levels) / len(levels) - 1) / (LEVELS - 1))
+    difficulty = (mean_level - 1) / (LEVELS - 1)
     distance = difficulty - steps["mastery"]
 
     # A distance of exactly delta is near, although mastery is a sum of rounded numbers.

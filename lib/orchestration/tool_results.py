@@ -69,7 +69,7 @@ def _describe_rollout(
     position: int,
     index: int,
 ) -> tuple[str, str]:
-    """What one policy did on copies of one episode in words: details, and the change of the state.
+    """Describe in words what one policy did on copies of one episode.
 
     Args:
         look_ahead: What the copies of all episodes did.
@@ -77,6 +77,9 @@ def _describe_rollout(
         state_features: The states that the copies start from, in numbers, (episodes,) by name.
         position: Which episode.
         index: Which policy.
+
+    Returns:
+        Details for a prompt, and the change of the state.
     """
     features_before = {name: values[position] for name, values in state_features.items()}
     measurements = []

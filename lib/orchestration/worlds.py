@@ -73,10 +73,13 @@ class World:
 
     @classmethod
     def of_job(cls, run: JobRun) -> "World":
-        """The world that a job's settings describe, with its policies, episodes and decision model opened.
+        """Open the world that a job's settings describe, with its policies, episodes and decision model.
 
         Args:
             run: A job in progress, with its settings, the folder of trained policies, and how to reach language models.
+
+        Returns:
+            The world, ready to play.
         """
         job = run.settings
         domain = job["domain"]
@@ -131,12 +134,15 @@ class World:
         return played_episodes
 
     def make_options(self, system: str = "", **changes) -> SystemOptions:
-        """What one system gets to read and to try in this world.
+        """Make what one system may read and try in this world.
 
         Args:
             system: KO (reads policy cards), TO (tries policies for one step) or RO (for several steps); empty for
                 baselines that see query and state only.
             changes: Fields of `SystemOptions` that differ from the settings.
+
+        Returns:
+            The options of a method.
         """
         options = {
             "rollout_steps": self.settings.lookahead,
@@ -152,9 +158,12 @@ class World:
 
     @cached_property
     def knowledge(self) -> dict[str, PolicyKnowledge]:
-        """What KO knows of each policy, by its name: its card, and its mean results on training episodes by situation.
+        """Collect what KO knows of each policy: its card, and its mean results on training episodes by situation.
 
         A situation is a coarse description of a state, such as "mastery low, failed questions open".
+
+        Returns:
+            By name of the policy.
         """
         # A card says what a policy comes to: in the next set of questions, or at the end of a room.
         num_steps = 1 if self.domain == "education" else self.test.describer.horizon
@@ -174,11 +183,14 @@ class World:
 
 
 def _open_decision_model(run: JobRun, settings: OrchestrationSettings) -> DecisionModel:
-    """The decision model of a job: one whose replies are constrained, a prompted chat model, or lab-orchestrator.
+    """Open the decision model of a job: constrained, prompted, or lab-orchestrator (a small model trained here).
 
     Args:
         run: The job, whose settings name and describe the model.
         settings: The section `orchestration` of params.yaml.
+
+    Returns:
+        The model.
     """
     job = run.settings
     context = run.context
@@ -199,16 +211,17 @@ def _open_decision_model(run: JobRun, settings: OrchestrationSettings) -> Decisi
 
 
 def make_environments(params: Params, world: str) -> Environments:
-    """The settings of the environments of a world: the paper's, or changed ones for the world "varied".
+    """Make the environment settings of a world: the paper's, or changed ones for the world "varied".
 
-    A world is an environment together with a kind of query, the weights of the objectives.
-
-    In the varied world, of which the paper knows nothing, students differ in ability, and rooms have less time and more
-    lava (`orchestration.varied`), so that the best policy differs between episodes.
+    In the varied world, which the paper does not have, students differ in ability, and rooms have less time and more
+    lava, so that the best policy differs between episodes.
 
     Args:
         params: All settings; those of the environments are the paper's.
         world: paper, speed or varied.
+
+    Returns:
+        Settings of students and rooms.
     """
     if world != "varied":
         return params
@@ -290,7 +303,9 @@ def make_query_weights(
 
 
 def draw_weights(random_streams: np.ndarray, num_objectives: int, num_criteria: int) -> np.ndarray:
-    """Random query weights for each episode: shares of squared exponential numbers, so that most favour one objective.
+    """Draw random query weights for each episode; most of them favour one objective.
+
+    Weights are shares of squared exponential numbers.
 
     Args:
         random_streams: (episodes,) uint64, the key of each episode's random numbers.
