@@ -88,17 +88,18 @@ def compare_homogeneous(params: Params, rows: pd.DataFrame) -> Comparison:
 
 
 def measure_meta_gradients(params: Params, prompts: int = 12, width: int = 16) -> pd.DataFrame:
-    """Length of the gradient of eq. 5 on random states and rewards, by what a group shares.
+    """Measure the gradient of the meta loss (eq. 5) on random states and rewards, by what a group shares.
 
     Args:
         params: All settings.
         prompts: Number of groups.
-        width: Of the states.
+        width: Width of the states.
 
     Returns:
         Columns: group (in words), key (in metrics), length.
     """
-    head, group_size = params.conductor.head, params.conductor.grpo.generations
+    head = params.conductor.head
+    group_size = params.conductor.grpo.generations
     rng = seeds.rng("ablations", "gradients")
     num_rollouts = prompts * group_size
     h, rewards = _draw_states_and_rewards(rng, num_rollouts, width)
@@ -121,7 +122,7 @@ def measure_meta_gradients(params: Params, prompts: int = 12, width: int = 16) -
 
 
 def measure_joint_gradients(params: Params, prompts: int = 12, width: int = 16) -> pd.DataFrame:
-    """Length of the gradient that joint training has (Table 6), by the lengths of the replies of a group.
+    """Measure the gradient of joint training (Table 6), by the lengths of the replies of a group.
 
     On random states and rewards. Joint training can be compared with asynchronous updates only where this gradient says
     something about rewards; `meta_policy_training.compute_joint_loss` shows that it does not.
@@ -129,7 +130,7 @@ def measure_joint_gradients(params: Params, prompts: int = 12, width: int = 16) 
     Args:
         params: All settings.
         prompts: Number of groups.
-        width: Of the states.
+        width: Width of the states.
 
     Returns:
         Columns: group (in words), key (in metrics), length.
@@ -172,7 +173,18 @@ def _compare(
     variants: Sequence[str],
     measures: Sequence[Measure] = (SCORE, WEIGHTS_MOVED),
 ) -> Comparison:
-    """Variants against the Conductor; the initial policy is shown beside them."""
+    """Make the comparison of some variants with the Conductor, with the initial policy as a further row.
+
+    Args:
+        rows: Results of the synthetic environment, with a column variant.
+        name: Name of the comparison in metric keys.
+        about: What is varied, in words.
+        variants: The variants in the order of the table.
+        measures: Columns that are compared.
+
+    Returns:
+        The comparison.
+    """
     order = [INITIAL_POLICY, "Conductor", *variants]
     frame = rows[rows["variant"].isin(order)]
     frame = frame.sort_values("variant", key=lambda names: names.map(order.index), kind="stable")

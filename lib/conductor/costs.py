@@ -31,8 +31,8 @@ def count_operations(rollouts: pd.DataFrame, num_weights: int, width: int) -> pd
 
     Args:
         rollouts: Columns method, seed, tokens_in, tokens_out, action.
-        num_weights: Of the policy; the reward model has as many.
-        width: Of the policy's hidden states.
+        num_weights: Number of weights of the policy; the reward model has as many.
+        width: Width of the policy's hidden states.
 
     Returns:
         One row per method and seed, with grpo, operations without the head, and conductor, what the head adds.
@@ -59,7 +59,7 @@ def compare_operations(operations: pd.DataFrame, method: str, baseline: str) -> 
     """Operations of a training with the Conductor over those of one without (Table 2).
 
     Args:
-        operations: Of `count_operations`.
+        operations: What `count_operations` returned.
         method: The one with the Conductor.
         baseline: The one without.
 
@@ -77,7 +77,7 @@ def compare_operations(operations: pd.DataFrame, method: str, baseline: str) -> 
 
 
 def summarize_timings(timings: pd.DataFrame) -> pd.DataFrame:
-    """Wall time per GRPO step by method, and the weighting's part of it; it differs from run to run.
+    """Summarize the wall time of a GRPO step by method, and how much of it the weighting of rewards takes.
 
     Args:
         timings: Columns method, steps, training, weighing, num_unparsed. A training that was interrupted counts what it

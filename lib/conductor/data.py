@@ -37,7 +37,7 @@ def draw_items(
     Args:
         split: "train", "dev" or "test".
         n: Number of items.
-        seed: Of the items.
+        seed: Seed of the items.
         categories: Keys of CATEGORIES.
         learner: `policy` gets three quarters of all content by its hash and `reward model` the rest, so that what a
             reward model learned from is never what a policy is trained on, under any seed; `any` gets both.
@@ -54,14 +54,28 @@ def draw_items(
 
 
 def _draw_category(category: str, split: str, n: int, seed: int, learner: Learner) -> list[Item]:
+    """Draw items of one category that a learner trains on.
+
+    Args:
+        category: Name of the category.
+        split: train, dev or test.
+        n: Number of items.
+        seed: Seed of the draw.
+        learner: Whose items: policy, reward model, or any.
+
+    Returns:
+        n items. More are drawn until n of them belong to the learner.
+    """
     family, surface_form, difficulties = CATEGORIES[category]
-    num_drawn = n
+    num_candidates = n
     while True:
-        drawn = tasks.draw_items(family, split, num_drawn, difficulties, surface_form, seed)
-        items = [item for item in drawn if learner in ("any", _get_learner(item))]
+        candidates = tasks.draw_items(
+            family, split, num_candidates, difficulties, surface_form, seed
+        )
+        items = [item for item in candidates if learner in ("any", _get_learner(item))]
         if len(items) >= n:
             return items[:n]
-        num_drawn *= 2
+        num_candidates *= 2
 
 
 def _get_learner(item: Item) -> Learner:
@@ -76,7 +90,10 @@ def get_category(item: Item) -> str:
 
 
 def make_dataset(items: Sequence[Item]) -> Dataset:
-    """Items as TRL takes them.
+    """Convert items to a dataset for TRL.
+
+    Args:
+        items: The questions.
 
     Returns:
         Columns: prompt (messages), reference, category, and row, the number of the item.

@@ -37,7 +37,14 @@ MEASURES = ("correct", "in_form", "tokens_out", "points", "votes")
 
 
 def read_options(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    """Parse the command line; None for the arguments of the process."""
+    """Parse the command line.
+
+    Args:
+        argv: The arguments; None for those of the process.
+
+    Returns:
+        The options.
+    """
     parser = argparse.ArgumentParser(
         prog="python -m lib evaluate maestro",
         description=__doc__,
@@ -81,7 +88,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def evaluate_and_report(options: argparse.Namespace) -> None:
-    """Answer, score, and print the table."""
+    """Collect the replies of both models, score them, and print the table.
+
+    Args:
+        options: Options of the command line.
+    """
     params = config.load("paper")
     if options.judge is not None and options.judge not in params.llm.models:
         raise ParamsError(
@@ -97,7 +108,10 @@ def evaluate_and_report(options: argparse.Namespace) -> None:
 
 
 def collect_replies(options: argparse.Namespace) -> pd.DataFrame:
-    """The replies of both models; what was sampled before is read again.
+    """Sample the replies of both models to the prompts; those that were sampled before are read from their file.
+
+    Args:
+        options: Options of the command line.
 
     Returns:
         A row per model, prompt and sample: method, item, sample, question, reference, reply, tokens_out.
@@ -120,7 +134,17 @@ def collect_replies(options: argparse.Namespace) -> pd.DataFrame:
 def _sample_replies(
     folder: str, rows: pd.DataFrame, options: argparse.Namespace, max_tokens: int
 ) -> pd.DataFrame:
-    """All samples of one model."""
+    """Sample replies of one model to all prompts.
+
+    Args:
+        folder: Folder of the model.
+        rows: The prompts, with their references.
+        options: Number of samples, temperature and seed.
+        max_tokens: Length of a reply at the most.
+
+    Returns:
+        A row per prompt and sample, with question, reference, reply and its number of tokens.
+    """
     tokenizer = data.read_tokenizer(folder)
     dataset = data.prepare_prompts(
         Dataset.from_dict(rows.to_dict("list")), tokenizer.chat_template is not None
@@ -160,15 +184,17 @@ def _get_question(prompt) -> str:
 
 
 def score_replies(replies: pd.DataFrame) -> pd.DataFrame:
-    """Score replies without a judge.
+    """Score replies against the reference answers, without a judge.
 
     Args:
-        replies: Of `collect_replies`.
+        replies: A row per model, prompt and sample, with reply and reference.
 
     Returns:
-        The identity of each reply, with tokens_out, in_form, and correct: whether the answer is the reference.
+        The identity of each reply with tokens_out, in_form (1 where it is well-formed) and correct (1 where its
+        answer is the reference).
     """
-    correct, in_form = [], []
+    correct = []
+    in_form = []
     for reply, reference in zip(replies["reply"], replies["reference"], strict=True):
         correct.append(float(answers_match(reference, extract_answer(reply) or "")))
         in_form.append(float(is_well_formed(reply)))
@@ -182,10 +208,10 @@ def add_votes(
     """Let the judge say whether each reply is good, and which of both is better.
 
     Args:
-        scores: Of `score_replies`.
-        replies: Of `collect_replies`.
+        scores: What `score_replies` returned.
+        replies: What `collect_replies` returned.
         params: The judge's settings, and the spending limit.
-        options: Of the command line.
+        options: Options of the command line.
 
     Returns:
         The scores with points, 1 for a good reply, and votes, 1 for the better one and 1/2 for a tie. A verdict that
@@ -199,8 +225,10 @@ def add_votes(
     pairs = replies[replies["method"] == TRAINED].merge(
         replies[replies["method"] == START], on=keys, suffixes=("", "_start")
     )
-    questions, references = pairs["question"].tolist(), pairs["reference"].tolist()
-    trained, start = pairs["reply"].tolist(), pairs["reply_start"].tolist()
+    questions = pairs["question"].tolist()
+    references = pairs["reference"].tolist()
+    trained = pairs["reply"].tolist()
+    start = pairs["reply_start"].tolist()
     costs = announce_votes(
         params.llm, options.judge, open_judge, questions, references, trained, start
     )
@@ -226,7 +254,7 @@ def summarize(scores: pd.DataFrame) -> pd.DataFrame:
     """Means of both models and their difference, with 95 % intervals over prompts.
 
     Args:
-        scores: Of `score_replies` or `add_votes`.
+        scores: Scores of `score_replies` or `add_votes`.
 
     Returns:
         A row per measure, as texts.

@@ -61,7 +61,7 @@ class SamplingSettings:
     Attributes:
         samples: Replies per item.
         temperature: 0 for greedy decoding.
-        max_tokens: Of a reply.
+        max_tokens: Largest number of tokens of a reply.
         prefix: What every reply is made to begin with.
     """
 
@@ -80,7 +80,7 @@ def sample_replies(
         model: The policy, a lab model.
         items: The questions.
         sampling: How many replies, and how.
-        seed: Of the random numbers.
+        seed: Seed of the random numbers.
 
     Returns:
         The replies, those to one item side by side.
@@ -115,7 +115,7 @@ def score_items(replies: Sequence[ItemReply], samples: int) -> pd.DataFrame:
     """Score every item by its replies.
 
     Args:
-        replies: Of `sample_replies`.
+        replies: What `sample_replies` returned.
         samples: Replies per item.
 
     Returns:
@@ -159,11 +159,11 @@ def measure_rewards(
 
     Args:
         model: The policy.
-        replies: Of `sample_replies`.
+        replies: What `sample_replies` returned.
         preference: The reward model.
-        settings: Of the rewards.
-        weighting: Of the training; None where there was none.
-        layer: Of the states that the weighting reads.
+        settings: Settings of the rewards.
+        weighting: Weighting of the training; None where there was none.
+        layer: Layer of the states that the weighting reads.
         head_input: What those states hold.
 
     Returns:
@@ -207,7 +207,17 @@ def read_replies(
     layer: str = "last",
     head_input: str = "both",
 ) -> PolicyReadout:
-    """States, entropies and likelihoods of replies to items."""
+    """Compute what the policy's network says of replies: hidden states, entropies, and likelihoods of the reference.
+
+    Args:
+        model: The policy.
+        replies: B replies to items.
+        layer: Layer of the hidden states: first, middle or last.
+        head_input: Whose state is taken: both (prompt and reply), prompt, or shuffled.
+
+    Returns:
+        One row per reply.
+    """
     prefixes = [write_likelihood_prefix(reply.text) for reply in replies]
     return read_rollouts(
         model,

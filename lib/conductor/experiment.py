@@ -37,7 +37,7 @@ class ConductorResults:
         items: One row per test item, of `evaluation.score_items`.
         components: One row per reply, of `evaluation.measure_rewards`.
         rollouts: One row per training rollout, of `ConductorTrainer.rollouts`.
-        agreement: Of the reward model with held-out pairs.
+        agreement: Agreement of the reward model with held-out pairs.
         timings: Wall time of every job; it differs from run to run.
     """
 
@@ -57,22 +57,26 @@ def run(
     training_seeds: Sequence[int] | None = None,
     split: str = "test",
 ) -> ConductorResults:
-    """Train and test what is not there yet.
+    """Train and test the policies of all variants, except those that are finished.
 
     Args:
         params: All settings.
         compared: The variants.
         models: Folder of the lab models; None for those of lesson 03, which are made where they are missing.
         runs: Folder of the jobs.
-        label: On the progress line.
-        training_seeds: The first `conductor.seeds` by default.
-        split: Whose items policies are tested on. Base and Oracle are tested on dev too: there it is decided which
-            categories can be learned at all.
+        label: Text of the progress line.
+        training_seeds: Seeds of the trainings; None for the first `conductor.seeds`.
+        split: Split on whose items policies are tested. Base and Oracle are tested on dev, too, which decides the
+            categories in which anything can be learned.
+
+    Returns:
+        Tables of scores, rewards, rollouts and timings.
 
     Raises:
         ModelError: The folder has no policy to start from.
     """
-    settings, runs = params.conductor, Path(runs)
+    settings = params.conductor
+    runs = Path(runs)
     models = ensure_models(params.lab, models, initial_policy.list_lab_models(params))
     policy = models / settings.policy
     checkpoints.load(policy)  # raises what is wrong before any process starts

@@ -39,7 +39,14 @@ _DECIMALS = 3  # of what was measured; more would only make the table larger
 
 
 def group_variants(params: Params) -> list[tuple[Sequence[ConductorVariant], int]]:
-    """The variants of the full run with their numbers of seeds, in the order in which they are trained."""
+    """List the variants of the full run in the order of their training.
+
+    Args:
+        params: All settings.
+
+    Returns:
+        Groups of variants, each with its number of seeds.
+    """
     settings = params.conductor
     return [
         (TRAINED_IN_SIGHT, settings.seeds),
@@ -51,7 +58,14 @@ def group_variants(params: Params) -> list[tuple[Sequence[ConductorVariant], int
 
 
 def list_jobs(params: Params) -> list[Job]:
-    """List every job of the experiment: initial policies, the reward model, variants."""
+    """List every job of the experiment: initial policies, the reward model, variants.
+
+    Args:
+        params: All settings.
+
+    Returns:
+        The jobs.
+    """
     settings = params.conductor
     policy = Path(checkpoints.MODELS) / settings.policy
     num_seeds = max(count for _, count in group_variants(params))
@@ -65,7 +79,14 @@ def list_jobs(params: Params) -> list[Job]:
 
 
 def make_rows(params: Params) -> pd.DataFrame:
-    """Train what is not trained yet, and return what is kept: tests of all methods, rollouts of two."""
+    """Run the jobs that are not finished, and collect the results that are kept.
+
+    Args:
+        params: All settings.
+
+    Returns:
+        Tests of all methods, and training rollouts of the Conductor and of equal weights.
+    """
     # First what a lesson shows, so that a run that is interrupted has it.
     first_variants, num_seeds = group_variants(params)[0]
     experiment.run(params, first_variants, training_seeds=range(num_seeds))
@@ -82,7 +103,14 @@ def make_rows(params: Params) -> pd.DataFrame:
 
 
 def thin_columns(rows: pd.DataFrame) -> pd.DataFrame:
-    """Leave out columns that no estimate reads and texts, and round what was measured."""
+    """Make the results table smaller: drop texts and columns that no estimate reads, and round measurements.
+
+    Args:
+        rows: The results table.
+
+    Returns:
+        The smaller table.
+    """
     texts = ("prompt", "reference", "reply")
     dropped = [name for name in (*_COLUMNS_LEFT_OUT, *texts) if name in rows]
     thinned = rows.drop(columns=dropped)

@@ -50,7 +50,14 @@ def list_versions() -> dict[str, int]:
 
 
 def list_lab_models(params: Params) -> list[str]:
-    """List the names of the lab models that the experiment needs: the released policy, and a judge of the lab."""
+    """List the small models that the experiment needs: the initial policy, and the judge where it is one of them.
+
+    Args:
+        params: All settings.
+
+    Returns:
+        Their names.
+    """
     settings = params.conductor
     judge = params.llm.models[settings.judge]
     names = [settings.policy]
@@ -63,7 +70,7 @@ def make_job(settings: InitialPolicySettings, policy: Path, seed: int) -> sweep.
     """Describe the job that fine-tunes the initial policy of a seed; `run_job` does it.
 
     Args:
-        settings: Of the fine-tuning.
+        settings: Settings of the fine-tuning.
         policy: Folder of the released policy.
         seed: Selects the training items and the replies to them.
 
@@ -91,11 +98,11 @@ def run_job(run: JobRun, policy: str) -> dict[str, float]:
     """Fine-tune the released policy, and write the result to the folder `model` of the job.
 
     Args:
-        run: Of a job of `make_job`.
+        run: Run of a job of `make_job`.
         policy: Folder of the released policy.
 
     Returns:
-        loss: Of the last update, in nats per token.
+        loss: Loss of the last update, in nats per token.
     """
     use_one_thread()
     settings = run.read_section("initial_policy", InitialPolicySettings)
@@ -110,7 +117,7 @@ def write_examples(settings: InitialPolicySettings, seed: int) -> list[tuple[Ite
 
     Args:
         settings: How many items, and with which probabilities a reply is wrong, long or malformed.
-        seed: Of items and replies.
+        seed: Seed of items and replies.
 
     Returns:
         Pairs of an item and the reply that the policy learns to give.

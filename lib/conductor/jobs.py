@@ -75,7 +75,7 @@ def make_jobs(
     training_seeds: Sequence[int] | None = None,
     split: str = "test",
 ) -> list[sweep.Job]:
-    """One job per variant and seed, the longest first.
+    """Make a job for each variant and seed, the longest jobs first.
 
     Args:
         params: All settings; a job is handed those that it reads.
@@ -83,6 +83,9 @@ def make_jobs(
         policy: Folder of the released policy.
         training_seeds: The first `conductor.seeds` by default.
         split: Whose items policies are tested on; the variants of TESTED_ON_DEV_TOO on dev too.
+
+    Returns:
+        The jobs.
 
     Raises:
         ParamsError: A variant changes the head to something that cannot be.
@@ -112,7 +115,15 @@ def make_jobs(
 
 
 def _make_variant_settings(params: Params, variant: ConductorVariant) -> dict[str, Any]:
-    """What a job is handed of a variant: its own settings, and of the parameters those that it reads."""
+    """Collect the settings that decide a variant's results: its own, and the parameters that its training reads.
+
+    Args:
+        params: All settings.
+        variant: The variant.
+
+    Returns:
+        Settings that enter the cache key of its jobs.
+    """
     settings = params.conductor
     fields = [*_READ_FOR_TESTS]
     if variant.kind != "prompt":
@@ -157,13 +168,16 @@ def needs_judge(variant: ConductorVariant) -> bool:
 def list_versions(
     variant: ConductorVariant, head: HeadSettings | None, llm: LLMSettings, judge: str
 ) -> dict[str, int]:
-    """The VERSIONs of the code that decides the numbers of a variant.
+    """List the VERSION constants of the code that decides the results of a variant.
 
     Args:
         variant: The variant.
-        head: With the variant's changes; None where there is no Conductor.
-        llm: In which the judge is named.
+        head: The Conductor's settings with the variant's changes; None where there is no Conductor.
+        llm: The chat models, one of them the judge.
         judge: Its name in llm.models.
+
+    Returns:
+        Version numbers by the name of the code.
     """
     versions = reward_model.list_versions() | {
         "rewards": rewards.VERSION,

@@ -31,10 +31,10 @@ def announce_grades(
 
     Args:
         llm: Prices of the models, and the spending limit.
-        settings: Of the training: its epochs, replies per prompt and tokens per reply are read.
+        settings: Settings of the training: its epochs, replies per prompt and tokens per reply are read.
         judge: Name of the judge in llm.models.
         num_prompts: Training prompts whose replies are graded, of all trainings together.
-        question_tokens: Of a prompt, at most.
+        question_tokens: Tokens of a prompt, at most.
 
     Returns:
         One line for the terminal; "" where nothing is paid: the judge is no endpoint, or it grades nothing.

@@ -81,14 +81,14 @@ MAP_COLUMNS = ("noise", "easy_fraction", "other_agreement")
 
 
 def collect_estimates(rows: pd.DataFrame, settings: ConductorSettings) -> Estimates:
-    """Estimate everything that the lesson measures with language models.
+    """Estimate everything that lesson 04 measures with language models.
 
     Args:
         rows: The results table `conductor`: tests, and training rollouts of equal weights.
         settings: The section `conductor`; gate and group size are read.
 
     Returns:
-        Estimates by metric key: see the module.
+        Estimates by metric key; the module lists them.
     """
     # What can be learned at all decides which categories count in everything below.
     gains = estimate_gains(rows)
@@ -128,13 +128,13 @@ def estimate_gains(rows: pd.DataFrame, split: str = "test") -> pd.DataFrame:
 
 
 def list_open_categories(rows: pd.DataFrame, settings: ConductorSettings) -> list[str]:
-    """List the categories that count: those in which something can be learned.
+    """List the categories of tasks in which training can gain anything.
 
-    There the oracle gains on dev items at least `gate`, and the interval of its gain is above 0.
+    In these the oracle's gain on dev items is at least `gate`, and the interval of the gain lies above 0.
 
     Args:
         rows: The results table `conductor`.
-        settings: Of which `gate` is read.
+        settings: Settings, of which `gate` is read.
 
     Returns:
         Names of categories. Where none is open, the one with the largest gain; its verdicts are then "not open"
@@ -218,7 +218,7 @@ def estimate_scores(tests: pd.DataFrame, labels: Mapping[str, str]) -> Estimates
 
     Args:
         tests: Test rows of the results table.
-        labels: Of `label_methods`.
+        labels: What `label_methods` returned.
 
     Returns:
         Estimates by metric key: score.METHOD.
@@ -235,7 +235,7 @@ def estimate_contrasts(tests: pd.DataFrame, labels: Mapping[str, str]) -> Estima
 
     Args:
         tests: Test rows of the results table.
-        labels: Of `label_methods`.
+        labels: What `label_methods` returned.
 
     Returns:
         Estimates by metric key: contrast.CONDUCTOR_METHOD.score.
@@ -275,7 +275,14 @@ def estimate_difference(tests: pd.DataFrame, method: str, baseline: str) -> Esti
 
 
 def _compare_by_category(tests: pd.DataFrame) -> Estimates:
-    """Estimate the Conductor minus entropy minimisation in every category; nothing unless both were trained."""
+    """Estimate the Conductor's score minus that of entropy minimisation, in every category of tasks.
+
+    Args:
+        tests: Scores of test items.
+
+    Returns:
+        Paired differences by metric key; empty unless both methods were trained.
+    """
     methods = [variants.CONDUCTOR.label, variants.EM.label]
     if not set(methods) <= set(tests["method"]):
         return {}
@@ -293,7 +300,7 @@ def _compare_with_conductor(
 
     Args:
         tests: Test rows of the results table.
-        prefix: Of the metric keys; the name of the variant follows.
+        prefix: Prefix of the metric keys; the name of the variant follows.
         compared: The variants; those that were not trained are left out.
 
     Returns:
@@ -315,7 +322,7 @@ def tabulate_contrasts(
     """Tabulate contrasts with their verdicts.
 
     Args:
-        estimates: Of `collect_estimates`.
+        estimates: What `collect_estimates` returned.
         keys: Which ones; what was not trained is left out.
         margin: Differences of score within it count as equivalent.
         is_open: Whether anything can be learned; where not, every verdict is "not open".
@@ -381,7 +388,7 @@ def collect_verdicts(contrasts: pd.DataFrame) -> dict[str, str | float]:
     """Collect the verdict and the minimum detectable effect of every contrast.
 
     Args:
-        contrasts: Of `tabulate_contrasts`.
+        contrasts: What `tabulate_contrasts` returned.
 
     Returns:
         Values by metric key: CONTRAST_verdict and CONTRAST_mde.
@@ -400,7 +407,7 @@ def describe_setup(
 
     Args:
         rows: The results table, with training rollouts of the Conductor.
-        settings: Of which the interval between updates is read.
+        settings: Settings, of which the interval between updates is read.
         num_open_categories: Categories that count, for gate.open.
 
     Returns:
@@ -418,13 +425,13 @@ def describe_setup(
 
 
 def collect_synthetic_metrics(rows: pd.DataFrame) -> dict[str, Any]:
-    """Collect everything that the lesson keeps of the synthetic environment.
+    """Collect the metrics of the synthetic environment: differences of quality, the Conductor's weights, and verdicts.
 
     Args:
         rows: The results table `conductor_synthetic`.
 
     Returns:
-        Estimates, verdicts and fractions by metric key: see the module.
+        Values by metric key; the module lists them.
     """
     # Differences of quality at the central setting.
     central_rows = results_table.select(rows, style="centre")

@@ -71,7 +71,17 @@ _PARTS = """# Question
 def write_grading_prompt(
     question: str, reference: str, answer: str, verdict: bool = False
 ) -> list[dict[str, str]]:
-    """The messages of one grading; with `verdict` those of one vote."""
+    """Write the message that asks a judge to grade an answer, or to vote on it.
+
+    Args:
+        question: The question.
+        reference: Its reference answer.
+        answer: The answer to be judged.
+        verdict: Ask for a yes or no instead of a grade.
+
+    Returns:
+        One user message.
+    """
     parts = _PARTS.format(question=question, reference=reference, answer=answer)
     if verdict:
         content = _VERDICT.format(parts=parts, asked=VERDICT_ASKED)
@@ -83,7 +93,17 @@ def write_grading_prompt(
 def write_pair_prompt(
     question: str, reference: str, first: str, second: str
 ) -> list[dict[str, str]]:
-    """The messages of one vote between two answers."""
+    """Write the message that asks a judge which of two answers is better.
+
+    Args:
+        question: The question.
+        reference: Its reference answer.
+        first: Answer A.
+        second: Answer B.
+
+    Returns:
+        One user message.
+    """
     text = _PAIR.format(
         question=question, reference=reference, first=first, second=second, asked=PAIR_ASKED
     )
@@ -125,7 +145,7 @@ class JudgeReward:
             open_models: Opens the judge; every batch has its own event loop, so every batch opens it.
             model: The judge's name in llm.models.
             require_thought: Whether a reply must reason before it answers.
-            seed: Of the judge's random numbers.
+            seed: Seed of the judge's random numbers.
         """
         self.model = model
         self.require_thought = require_thought
@@ -169,7 +189,17 @@ class JudgeReward:
     async def _grade(
         self, model: ChatModel, question: str, reply: str, reference: str
     ) -> float | None:
-        """The score of one reply; None where the judgement is lost."""
+        """Ask the judge to grade one reply, up to TRIES times until it writes a number.
+
+        Args:
+            model: The opened judge.
+            question: The question.
+            reply: The policy's reply; one that is not well-formed gets 0 without a call.
+            reference: The reference answer.
+
+        Returns:
+            The grade; None where no number could be read.
+        """
         if not is_well_formed(reply, self.require_thought):
             return 0.0
         self.num_judged += 1
@@ -190,7 +220,15 @@ class JudgeReward:
 
 
 def _fill_lost_scores(questions: Sequence[str], scores: Sequence[float | None]) -> list[float]:
-    """Lost scores become the mean of those that were read in the group; 0, as of all others, where none was."""
+    """Replace missing scores by the mean score of the other replies to the same question.
+
+    Args:
+        questions: The question of each reply.
+        scores: A score for each reply; None where the judge gave none.
+
+    Returns:
+        The scores; 0 where no reply to the question has a score.
+    """
     by_question: dict[str, list[float]] = {}
     for question, score in zip(questions, scores, strict=True):
         if score is not None:
@@ -235,6 +273,18 @@ def vote_by_majority(
     async def is_better(
         judge: ChatModel, question: str, reference: str, answer: str, baseline: str
     ) -> bool | None:
+        """Let the judge vote three times whether an answer is better than the baseline's, in alternating order.
+
+        Args:
+            judge: The opened judge.
+            question: The question.
+            reference: Its reference answer.
+            answer: The answer.
+            baseline: The other answer.
+
+        Returns:
+            The majority; None where there is none.
+        """
         votes = []
         for request in make_vote_requests(question, reference, answer, baseline):
             letter = parse_preference(await _read_reply(judge, request))
@@ -243,6 +293,11 @@ def vote_by_majority(
         return _take_majority(votes)
 
     async def vote_all() -> list[bool | None]:
+        """Open the judge, and let it vote on all answers at once.
+
+        Returns:
+            A verdict for each answer.
+        """
         async with open_models() as models:
             judge = models[model]
             if baselines is None:

@@ -38,7 +38,7 @@ class Conductor(nn.Module):
         """Start uniform: W and b are zero, so no reward is preferred before anything is learned.
 
         Args:
-            width: Of the hidden states, d.
+            width: Width of the hidden states, d.
             components: Number of rewards, K.
             floor: The smallest probability of an action.
             temperature: Initial value of tau.

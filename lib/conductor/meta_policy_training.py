@@ -44,6 +44,7 @@ from lib.rl import losses
 from lib.rl.seed_batched import SeedBatched
 
 VERSION = 1  # of how the Conductor learns
+_SMALLEST_FRACTION = 1e-9  # of verified prompts, to divide by
 
 
 @dataclass(frozen=True)
@@ -176,10 +177,10 @@ class ConductorWeighting(Weighting):
       after every step; `compute_joint_loss` says what that gradient is.
 
     Attributes:
-        settings: Of the Conductor; MAESTRO, Table 8, and its ablations.
+        settings: Settings of the Conductor; MAESTRO, Table 8, and its ablations.
         group_size: G, rollouts per prompt.
         conductor: The head, or several batched over seeds.
-        optimizer: Of the head's parameters.
+        optimizer: Optimizer of the head's parameters.
         stream: Key of the random numbers that sample emphases; (S, 1) keys where seeds are batched.
         buffer: The triplets of the steps since the last update, one batch per step.
         num_updates: Updates so far.
@@ -190,9 +191,9 @@ class ConductorWeighting(Weighting):
 
         Args:
             width: d, of the hidden states.
-            settings: Of the Conductor; MAESTRO, Table 8, and its ablations.
+            settings: Settings of the Conductor; MAESTRO, Table 8, and its ablations.
             group_size: G, rollouts per prompt.
-            seed: Of the sampled emphases.
+            seed: Seed of the sampled emphases.
         """
         self.settings = settings
         self.group_size = group_size
@@ -273,7 +274,7 @@ class ConductorWeighting(Weighting):
         """Compute what stands in the place of A in eq. 3: here A itself, the advantage of the rollout.
 
         Args:
-            outcomes: Of the rollouts of the step.
+            outcomes: Outcomes of the rollouts of the step.
             action: (..., B) sampled emphases; not read here, but by derived classes.
 
         Returns:
@@ -293,7 +294,10 @@ class ConductorWeighting(Weighting):
         self.num_updates += 1
 
     def _move(self, device: torch.device) -> None:
-        """Move head, optimizer and buffer to where the hidden states are; a checkpoint is read before that is known."""
+        """Move the head, its optimizer and its buffer to the device of the hidden states.
+
+        A checkpoint is loaded before that device is known.
+        """
         if next(self.conductor.parameters()).device != device:
             self.conductor.to(device)
             for state in self.optimizer.state.values():
@@ -365,7 +369,7 @@ class ConductorWeighting(Weighting):
         """Continue from a checkpoint.
 
         Args:
-            arrays: Of `get_state`.
+            arrays: What `get_state` returned.
 
         Raises:
             KeyError, RuntimeError: The arrays are of another Conductor.
@@ -424,9 +428,9 @@ class AnchoredWeighting(ConductorWeighting):
 
         Args:
             width: d, of the hidden states.
-            settings: Of the Conductor; `verified_fraction` says how many prompts are verified.
+            settings: Settings of the Conductor; `verified_fraction` says how many prompts are verified.
             group_size: G, rollouts per prompt.
-            seed: Of the sampled emphases and of the verified prompts.
+            seed: Seed of the sampled emphases and of the verified prompts.
         """
         super().__init__(width, settings, group_size, seed)
         self.verified_stream = make_verified_mask_stream([seed])
@@ -437,7 +441,8 @@ class AnchoredWeighting(ConductorWeighting):
         """Reward every emphasis by how well the emphasised reward agrees with verified quality: B of the class.
 
         Args:
-            outcomes: Of the rollouts of the step, groups side by side; with rewards, verified quality and prompts.
+            outcomes: Outcomes of the rollouts of the step, groups side by side; with rewards, verified quality and
+                prompts.
             action: (..., B) sampled emphases a, as indices of rewards.
 
         Returns:
@@ -446,7 +451,9 @@ class AnchoredWeighting(ConductorWeighting):
         Raises:
             ValueError: The outcomes lack rewards, verified quality or prompts.
         """
-        rewards, quality, prompt = outcomes.rewards, outcomes.quality, outcomes.prompt
+        rewards = outcomes.rewards
+        quality = outcomes.quality
+        prompt = outcomes.prompt
         if rewards is None or quality is None or prompt is None:
             raise ValueError(
                 "an anchored Conductor needs the rewards, verified quality and prompts of its rollouts"
@@ -465,7 +472,7 @@ class AnchoredWeighting(ConductorWeighting):
         # Other prompts give 0. Divided by the fraction, the expectation does not depend on how many are verified.
         fraction = self.settings.verified_fraction
         is_verified = select_verified(self.verified_stream, prompt, fraction).to(emphasized)
-        return agreement * is_verified / max(fraction, 1e-9)
+        return agreement * is_verified / max(fraction, _SMALLEST_FRACTION)
 
 
 def batch_over_seeds(
@@ -474,7 +481,7 @@ def batch_over_seeds(
     """Put the Conductors of several seeds side by side, so that one call weighs the rollouts of all of them.
 
     Args:
-        weighting: Of one seed, before any update; it is changed.
+        weighting: Weighting of one seed, before any update; it is changed.
         seed_names: The seeds, S of them.
 
     Returns:
@@ -510,7 +517,7 @@ def select_verified(stream: np.ndarray, prompt: torch.Tensor, fraction: float) -
     Args:
         stream: Keys of `make_verified_mask_stream`.
         prompt: (..., B) number of each rollout's prompt.
-        fraction: Of the prompts that are verified, on average.
+        fraction: Fraction of the prompts that are verified, on average.
 
     Returns:
         (..., B) booleans.
@@ -530,8 +537,8 @@ def score_verified_replies(
 
     Args:
         row: B numbers, of each reply's prompt.
-        seed: Of the training, which decides which prompts are verified.
-        fraction: Of the prompts that are verified, on average.
+        seed: Seed of the training, which decides which prompts are verified.
+        fraction: Fraction of the prompts that are verified, on average.
         score_replies: From the positions of replies, in 0 to B - 1, to their scores, in the same order.
 
     Returns:

@@ -68,7 +68,7 @@ def read_rollouts(
     layer: str = "last",
     head_input: str = "both",
 ) -> PolicyReadout:
-    """Read a batch of rollouts, without dropout even while the model is trained.
+    """Compute hidden states, entropies and reference likelihoods of a batch of rollouts, without dropout.
 
     Args:
         model: The policy.
@@ -79,12 +79,17 @@ def read_rollouts(
         layer: Where h is taken: `first`, `middle` or `last` (Table 4); all have the length of the last.
         head_input: What h holds: `both`, prompt and reply; `prompt`, the state at the prompt's end; `shuffled`, the
             state of another rollout of the batch.
+
+    Returns:
+        h (B, d), the mean entropy (B,) of each reply, and the mean log-probability (B,) of each reference.
     """
     was_training = model.training
     model.eval()
     try:
         # Prompt and completion.
-        sequences = [[*p, *c] for p, c in zip(prompts, completions, strict=True)]
+        sequences = [
+            [*prompt, *completion] for prompt, completion in zip(prompts, completions, strict=True)
+        ]
         states, compute_logits = _run_model(model, sequences, layer)
         entropy = _average_over_tails(compute_logits, sequences, completions, _compute_entropies)
         h = _select_states(states, prompts if head_input == "prompt" else sequences)
@@ -104,10 +109,19 @@ def _measure_likelihoods(
     prefixes: Sequence[Sequence[int] | None],
     references: TokenIds,
 ) -> torch.Tensor:
-    """(B,) mean log-probability of the references' tokens; NaN without a prefix.
+    """Measure how likely the policy finds the reference answer after its own thought.
 
     Replies to one prompt often have the same thought, or none: each sequence is computed once, which saves time and
     makes their likelihoods equal to the last bit.
+
+    Args:
+        model: The policy.
+        prompts: Tokens of the prompts.
+        prefixes: Tokens of a reply up to its answer; None where there is none.
+        references: Tokens of the reference answers.
+
+    Returns:
+        (B,) mean log-probability of a reference's tokens; NaN without a prefix.
     """
     rows_by_sequence: dict[tuple[tuple[int, ...], tuple[int, ...]], list[int]] = {}
     for row, prefix in enumerate(prefixes):
@@ -193,10 +207,10 @@ def _average_over_tails(
     tails: TokenIds,
     measure: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
 ) -> torch.Tensor:
-    """Mean of a measure over the last tokens of every sequence.
+    """Average a measure over the last tokens of every sequence.
 
     Args:
-        compute_logits: Of `_run_model`.
+        compute_logits: What `_run_model` returned.
         sequences: Token ids; sequence i ends with tail i.
         tails: The tokens to average over; an empty one gives 0.
         measure: From the logits (n, V) that predict n tokens, and those tokens (n,), to (n,) numbers.
@@ -204,18 +218,24 @@ def _average_over_tails(
     Returns:
         (B,) means.
     """
-    rows, columns, tokens = [], [], []
+    rows = []
+    columns = []
+    tokens = []
     for row, (sequence, tail) in enumerate(zip(sequences, tails, strict=True)):
         first = len(sequence) - len(tail) - 1  # the token before the tail predicts its first one
         rows += [row] * len(tail)
         columns += range(first, first + len(tail))
         tokens += tail
-    rows, columns, tokens = torch.tensor(rows), torch.tensor(columns), torch.tensor(tokens)
+    rows = torch.tensor(rows)
+    columns = torch.tensor(columns)
+    tokens = torch.tensor(tokens)
 
     # In chunks, so that the logits fit into memory.
     probe = compute_logits(rows[:1], columns[:1])
     chunk_size = max(1, _MAX_LOGITS // probe.shape[-1])
-    chunks = zip(*(part.split(chunk_size) for part in (rows, columns, tokens)), strict=True)
+    chunks = zip(
+        rows.split(chunk_size), columns.split(chunk_size), tokens.split(chunk_size), strict=True
+    )
     values = [
         measure(compute_logits(chunk_rows, chunk_columns), chunk_tokens.to(probe.device))
         for chunk_rows, chunk_columns, chunk_tokens in chunks

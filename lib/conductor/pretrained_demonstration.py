@@ -70,7 +70,14 @@ REWARD_EPOCHS, REWARD_BATCH, REWARD_LEARNING_RATE = 1, 8, 2e-5
 
 
 def read_options(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    """Parse the command line; None for the arguments of the process."""
+    """Parse the command line.
+
+    Args:
+        argv: The arguments; None for those of the process.
+
+    Returns:
+        The options.
+    """
     parser = argparse.ArgumentParser(
         prog=COMMAND,
         description=__doc__,
@@ -104,7 +111,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run_and_report(options: argparse.Namespace) -> None:
-    """Run every stage that is not done, write the table of facts, and print its means."""
+    """Run every stage that is not finished, write the table of results, and print its means.
+
+    Args:
+        options: Options of the command line.
+    """
     out = Path(options.out)
     write_prompts(out)
     if options.prompts_only:
@@ -123,7 +134,11 @@ def run_and_report(options: argparse.Namespace) -> None:
 
 
 def write_prompts(out: Path) -> None:
-    """Write the prompts of the reward model, the training and the test, as three files that share no question."""
+    """Write the prompts of the reward model, the training and the test as three files without a common question.
+
+    Args:
+        out: Folder of the files.
+    """
     if all((out / f"{part}.jsonl").exists() for part in NUM_PROMPTS):
         return
     out.mkdir(parents=True, exist_ok=True)
@@ -143,7 +158,15 @@ def write_prompts(out: Path) -> None:
 
 
 def write_messages(examples: Sequence[Item], item: Item) -> list[dict[str, str]]:
-    """The prompt of a question: the instruction, and examples as earlier turns of the dialogue."""
+    """Write the few-shot prompt of a question: an instruction, and examples as earlier turns of the dialogue.
+
+    Args:
+        examples: Questions whose replies are shown.
+        item: The question.
+
+    Returns:
+        The messages.
+    """
     messages = [{"role": "system", "content": INSTRUCTION}]
     for example in examples:
         reply = f"<think> {work_out(example)} </think> <answer> {example.reference} </answer>"
@@ -154,7 +177,7 @@ def write_messages(examples: Sequence[Item], item: Item) -> list[dict[str, str]]
 
 
 def work_out(item: Item) -> str:
-    """The thought of an example: the sum of a chain, one operation after the other.
+    """Write the reasoning of an example: a sum, one operation after the other.
 
     Example:
         >>> work_out(make_item("... the following arithmetic problem: 4 + 5 - 2 =", "7", "chain_sum"))
@@ -177,6 +200,10 @@ def train_reward_model(model: str, out: Path) -> None:
     """Train a reward model on pairs of the model's own replies, of which one is right and one wrong.
 
     Bradley and Terry (1952): minimise -log sigmoid(s(right) - s(wrong)).
+
+    Args:
+        model: Folder of the language model.
+        out: Folder of the prompts; the reward model is written to its folder `reward_model`.
     """
     from trl import RewardConfig, RewardTrainer  # takes seconds
 
@@ -217,7 +244,15 @@ def train_reward_model(model: str, out: Path) -> None:
 
 
 def make_pairs(model: str, out: Path) -> list[dict]:
-    """Every right reply beside every wrong one to the same prompt, as TRL's columns chosen and rejected."""
+    """Sample replies, and pair every right reply with every wrong one to the same prompt.
+
+    Args:
+        model: Folder of the language model.
+        out: Folder of the prompts.
+
+    Returns:
+        Pairs as TRL's columns chosen and rejected, which are conversations.
+    """
     prompts = read_prompts(str(out / "reward.jsonl"))
     replies_by_sample = [
         sample_plain_replies(
@@ -236,11 +271,12 @@ def make_pairs(model: str, out: Path) -> list[dict]:
         prompts["prompt"], prompts["reference"], zip(*replies_by_sample, strict=True), strict=True
     )
     for prompt, reference, replies in rows:
-        for one, other in combinations(dict.fromkeys(replies), 2):
-            one_is_right, other_is_right = is_right(reference, one), is_right(reference, other)
-            if one_is_right == other_is_right:
+        for first, second in combinations(dict.fromkeys(replies), 2):
+            is_first_right = is_right(reference, first)
+            if is_first_right == is_right(reference, second):
                 continue
-            right, wrong = (one, other) if one_is_right else (other, one)
+            right = first if is_first_right else second
+            wrong = second if is_first_right else first
             pairs.append(
                 {
                     "chosen": [*prompt, {"role": "assistant", "content": right}],
@@ -259,9 +295,14 @@ def is_right(reference: str, reply: str) -> bool:
 
 
 def train_variant(model: str, variant: str, out: Path) -> None:
-    """Train one method with `python -m lib train maestro`, and keep what its last call took.
+    """Train one method with `python -m lib train maestro`, and write down the time and memory that it took.
 
     A training that was stopped continues from its last checkpoint.
+
+    Args:
+        model: Folder of the language model.
+        variant: Name of the method.
+        out: Folder of prompts and results.
     """
     folder = out / variant
     if (folder / "cost.json").exists():
@@ -303,7 +344,11 @@ def describe_device() -> str:
 
 
 def make_table(model: str, out: Path) -> pd.DataFrame:
-    """Rollouts of both trainings, and replies of start and policies to the held-out prompts, as one table.
+    """Collect the rollouts of both trainings, and the test replies of all models, in one table.
+
+    Args:
+        model: Folder of the language model before training.
+        out: Folder of prompts and results.
 
     Returns:
         Columns: split (train or test), method (start, equal, conductor), step, item, sample, correct, in_form,
@@ -338,7 +383,15 @@ def make_table(model: str, out: Path) -> pd.DataFrame:
 
 
 def describe_run(model: str, out: Path) -> dict:
-    """How the table was made: command, model, settings, and what each training took on which machine."""
+    """Describe how the table of results was made.
+
+    Args:
+        model: Folder of the language model.
+        out: Folder of prompts and results.
+
+    Returns:
+        Command, model, settings, and the cost and device of each training.
+    """
     weights = Path(model) / "model.safetensors"
     return {
         "command": COMMAND,

@@ -83,7 +83,7 @@ def make_results_table(results: ConductorResults, style: str = "mixed") -> pd.Da
 
 
 def _make_test_rows(items: pd.DataFrame, first_replies: pd.DataFrame) -> pd.DataFrame:
-    """Join the score of every test item with what the rewards measured on the first reply to it.
+    """Join the score of every test item with the rewards of the first reply to it.
 
     Args:
         items: One row per variant, seed, split and item, of `evaluation.score_items`.

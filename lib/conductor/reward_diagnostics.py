@@ -10,6 +10,8 @@ import pandas as pd
 
 from lib.conductor.rewards import COMPONENTS
 
+_ROUNDING_ERROR = 1e-12  # a column with a smaller norm does not vary
+
 
 def correlate_advantages(rollouts: pd.DataFrame, group_size: int) -> pd.DataFrame:
     """Correlate the advantage of a rollout with what could cause it, inside groups.
@@ -43,13 +45,13 @@ def correlate_advantages(rollouts: pd.DataFrame, group_size: int) -> pd.DataFram
 
 
 def split_emphasised_rewards(run: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    """Split the reward that each rollout emphasises into its step's mean and the rest.
+    """Split the reward that each rollout emphasises into the mean of its training step and the deviation from it.
 
     Args:
-        run: Rollouts of one training, as of `correlate_advantages`.
+        run: Rollouts of one training, with step, action (the emphasised reward) and the rewards r_NAME.
 
     Returns:
-        (B,) means over the rollout's step, and (B,) what the rollout has above them.
+        (B,) means of the step, and (B,) deviations.
     """
     columns = [f"r_{name}" for name in COMPONENTS]
     rewards = run[columns].to_numpy(dtype=float)  # (B, 5)
@@ -61,19 +63,24 @@ def split_emphasised_rewards(run: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]
 
 
 def correlate_within_groups(a: np.ndarray, b: np.ndarray, group_size: int) -> float:
-    """Correlation of two columns after each group's mean is subtracted; 0 where one of them does not vary.
+    """Correlate two columns within groups, that is after each group's mean is subtracted.
 
     Args:
-        a: (B,) with the groups side by side.
-        b: (B,)
+        a: (B,) values, the rollouts of a group side by side.
+        b: (B,) values in the same order.
         group_size: Rollouts of a group.
+
+    Returns:
+        Pearson's correlation; 0 where one of the columns does not vary.
     """
     a_grouped = np.asarray(a, dtype=float).reshape(-1, group_size)
     b_grouped = np.asarray(b, dtype=float).reshape(-1, group_size)
     a_centred = a_grouped - a_grouped.mean(1, keepdims=True)
     b_centred = b_grouped - b_grouped.mean(1, keepdims=True)
     scale = float(np.linalg.norm(a_centred) * np.linalg.norm(b_centred))
-    return float((a_centred * b_centred).sum()) / scale if scale > 1e-12 else 0.0
+    if scale <= _ROUNDING_ERROR:
+        return 0.0
+    return float((a_centred * b_centred).sum()) / scale
 
 
 def measure_reward_signals(rollouts: pd.DataFrame, group_size: int) -> pd.DataFrame:

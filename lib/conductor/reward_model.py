@@ -82,7 +82,15 @@ class PreferenceReward:
 
     @torch.no_grad()
     def compute_scores(self, prompts: Sequence, replies: Sequence[str]) -> torch.Tensor:
-        """The model's unscaled scores s, (B,)."""
+        """Compute the reward model's unscaled scores.
+
+        Args:
+            prompts: B prompts.
+            replies: A reply to each.
+
+        Returns:
+            (B,) scores.
+        """
         texts = [
             self._format_dialogue(prompt, reply)
             for prompt, reply in zip(prompts, replies, strict=True)
@@ -116,11 +124,11 @@ def make_pairs(
 
     Args:
         policy: Samples the replies; the item's reference is compared too.
-        split: Of the prompts.
+        split: Split of the prompts.
         settings: Number of prompts, and of sampled replies to each.
-        temperature: Of the sampling.
+        temperature: Temperature of the sampling.
         annotator_error_rate: Fraction of the pairs that are judged the wrong way round.
-        seed: Of prompts and errors.
+        seed: Seed of prompts and errors.
         learner: Whose part of the split the prompts belong to.
 
     Returns:
@@ -156,7 +164,11 @@ def make_pairs(
 
 
 def list_versions() -> dict[str, int]:
-    """The VERSIONs of the code that decides the reward model: items, replies to them, and what is learned of those."""
+    """List the VERSION constants of the code that decides the reward model.
+
+    Returns:
+        Version numbers by the name of the code.
+    """
     return {
         "random streams": seeds.VERSION,
         "tasks": tasks.VERSION,
@@ -179,12 +191,15 @@ def list_library_versions() -> dict[str, str]:
 
 
 def make_job(settings: ConductorSettings, policy: Path, seed: int) -> sweep.Job:
-    """The job of the reward model, which is made from a seed's initial policy and judges its replies.
+    """Make the job that trains the reward model on replies of an initial policy.
 
     Args:
-        settings: Of the lesson.
+        settings: Settings of the lesson.
         policy: Folder of the released policy.
-        seed: Of the initial policy.
+        seed: Seed of the initial policy.
+
+    Returns:
+        The job.
     """
     decided_by = {
         "job": "reward model",
@@ -199,7 +214,10 @@ def make_job(settings: ConductorSettings, policy: Path, seed: int) -> sweep.Job:
 
 
 def run_job(run: JobRun) -> dict[str, int]:
-    """Train the reward model, and leave its agreement with held-out pairs beside it.
+    """Train the reward model, and write its agreement with held-out pairs as a table.
+
+    Args:
+        run: The job in progress.
 
     Returns:
         Number of pairs that it was tested on.
@@ -222,7 +240,7 @@ def train(
         policy: Folder of the initial policy.
         settings: Pairs and training.
         temperature: At which replies are sampled.
-        seed: Of prompts, errors and order.
+        seed: Seed of prompts, errors and order.
         out: Folder of the reward model.
 
     Returns:
@@ -245,6 +263,15 @@ def _fit(
     seed: int,
     out: Path,
 ) -> None:
+    """Train a reward model on preference pairs with TRL (Bradley and Terry).
+
+    Args:
+        policy: Folder of the policy whose weights it starts from.
+        pairs: A better and a worse reply to each question.
+        settings: Batch size, epochs and learning rate.
+        seed: Seed of the training.
+        out: Folder of the trained model.
+    """
     from trl import RewardConfig, RewardTrainer  # imported here: it takes seconds
 
     arguments = RewardConfig(
@@ -310,6 +337,14 @@ def measure_agreement(
 
 
 def _make_dataset(pairs: Sequence[PreferencePair]) -> Dataset:
+    """Convert preference pairs to a dataset for TRL.
+
+    Args:
+        pairs: A better and a worse reply to each question.
+
+    Returns:
+        Columns chosen and rejected, which are conversations.
+    """
     rows = []
     for pair in pairs:
         question = write_question(pair.item)

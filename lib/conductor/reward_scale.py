@@ -33,12 +33,12 @@ def calibrate(
 
     Args:
         model: Folder of the policy.
-        reward_folder: Of the reward model.
-        tokenizer: Of the policy; it pads on the left here.
+        reward_folder: Folder of the reward model.
+        tokenizer: Tokenizer of the policy; it pads on the left here.
         prompts: Text or messages; the first NUM_PROMPTS are answered.
-        max_tokens: Of a reply.
-        temperature: Of the sampling.
-        seed: Of the sampling.
+        max_tokens: Largest number of tokens of a reply.
+        temperature: Temperature of the sampling.
+        seed: Seed of the sampling.
         device: Where both models compute.
 
     Returns:
@@ -73,11 +73,11 @@ def sample_plain_replies(
 
     Args:
         model: Folder of a causal language model.
-        tokenizer: Of it, with a padding token.
+        tokenizer: Tokenizer of the model, with a padding token.
         prompts: Text or messages.
-        max_tokens: Of a reply.
+        max_tokens: Largest number of tokens of a reply.
         temperature: 0 for greedy decoding.
-        seed: Of the sampling.
+        seed: Seed of the sampling.
         device: Where it computes.
 
     Returns:

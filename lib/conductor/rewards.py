@@ -77,7 +77,7 @@ def normalize_rewards(
 
     Args:
         measured: (B, K) with the groups side by side.
-        names: Of the K rewards.
+        names: Names of the K rewards.
         group_size: Rollouts of a group.
 
     Returns:

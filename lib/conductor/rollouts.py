@@ -23,9 +23,9 @@ class RolloutFunction:
         """Keep how replies are sampled.
 
         Args:
-            seed: Of the training.
-            temperature: Of the sampling.
-            max_tokens: Of a completion, its end-of-turn token included.
+            seed: Seed of the training.
+            temperature: Temperature of the sampling.
+            max_tokens: Largest number of tokens of a completion, its end-of-turn token included.
         """
         self.first_stream = seed * _ROLLOUTS_PER_SEED
         self.temperature = temperature

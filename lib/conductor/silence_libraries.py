@@ -12,7 +12,7 @@ _LOGGERS = ("trl", "accelerate")
 
 @contextmanager
 def silence_libraries() -> Iterator[None]:
-    """Inside the context the libraries report nothing but errors."""
+    """Silence warnings and progress bars of transformers and datasets inside a `with` block; errors are still shown."""
     import datasets
     import transformers
 

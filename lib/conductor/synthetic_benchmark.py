@@ -66,11 +66,11 @@ _READ_OF_THE_HEAD = (
 def run(
     settings: ConductorSettings, workers: int | None = None, runs: str | Path = RUNS
 ) -> pd.DataFrame:
-    """Train and evaluate what is not there yet.
+    """Train and evaluate every method in the synthetic environment, except where that is finished.
 
     Args:
-        settings: Of which `synthetic` and `head` are read.
-        workers: Processes; None for one per core.
+        settings: Settings of lesson 04; its sections `synthetic` and `head` are read.
+        workers: Number of processes; None for one per core.
         runs: Folder of the jobs.
 
     Returns:
@@ -89,14 +89,27 @@ def make_central_setting(settings: ConductorSyntheticSettings) -> RewardSetting:
 
 
 def list_map_settings(settings: ConductorSyntheticSettings) -> list[RewardSetting]:
-    """The grid points of the map: other agreement by noise, and other agreement by the fraction of easy rewards."""
-    matching, grid = settings.matching_agreement, settings.map
+    """List the settings of rewards on two grids.
+
+    The agreement of the other proxies with quality varies in both, with noise in one and with the fraction of easy
+    rewards in the other.
+
+    Args:
+        settings: Has the values on each axis.
+
+    Returns:
+        The grid points, each once.
+    """
+    matching_agreement = settings.matching_agreement
+    axes = settings.map
     points = []
-    for other in grid.other_agreement:
-        points += [RewardSetting(matching, other, noise) for noise in grid.noise]
-    for other in grid.other_agreement:
-        points += [RewardSetting(matching, other, 0.0, easy) for easy in grid.easy_fraction]
-    return list(dict.fromkeys(points))
+    for agreement in axes.other_agreement:
+        for noise in axes.noise:
+            points.append(RewardSetting(matching_agreement, agreement, noise))
+    for agreement in axes.other_agreement:
+        for easy_fraction in axes.easy_fraction:
+            points.append(RewardSetting(matching_agreement, agreement, 0.0, easy_fraction))
+    return list(dict.fromkeys(points))  # each once, in order
 
 
 def list_versions() -> dict[str, int]:
@@ -114,7 +127,15 @@ def list_versions() -> dict[str, int]:
 
 
 def make_jobs(settings: ConductorSyntheticSettings, head: HeadSettings) -> list[sweep.Job]:
-    """Make the jobs: one for each method on the map, and for each at the central setting."""
+    """Make the jobs: some methods on the grids of reward settings, and all methods at the central setting.
+
+    Args:
+        settings: Settings of the environment.
+        head: Settings of the Conductor.
+
+    Returns:
+        The jobs.
+    """
     map_settings = list_map_settings(settings)
     central_setting = make_central_setting(settings)
     jobs = []
@@ -140,7 +161,7 @@ def _make_job(
         method: Name of the method.
         reward_settings: How far the rewards agree with quality, one per environment.
         num_seeds: Seeds of each of them.
-        settings: Of the environment.
+        settings: Settings of the environment.
         head: Settings of the published Conductor.
 
     Returns:
@@ -172,8 +193,8 @@ def run_job(job: sweep.Job, folder: Path, progress: sweep.JobProgress) -> int:
     """Train one method, and write its rows.
 
     Args:
-        job: Of `make_jobs`.
-        folder: Of the job.
+        job: A job of `make_jobs`.
+        folder: Folder of the job.
         progress: Not called; a job takes seconds.
 
     Returns:
@@ -195,8 +216,8 @@ def _make_method(
     """Make the method of a job, from no more settings than the job was handed.
 
     Args:
-        job_settings: Of a job of `make_jobs`.
-        environments: Of the job; two methods are found by training in them.
+        job_settings: Settings of a job of `make_jobs`.
+        environments: Environments of the job; two methods are found by training in them.
 
     Returns:
         The method.

@@ -63,7 +63,7 @@ class SyntheticRollouts:
     """One step's rollouts of every environment, (W S, N G), groups side by side.
 
     Attributes:
-        log_probs: Of the chosen candidates, with their gradient.
+        log_probs: Log-probabilities of the chosen candidates, with their gradient.
         h: (W S, N G, C + D) states that a Conductor reads.
         rewards: (W S, N G, K) normalised rewards.
         quality: True quality.
@@ -86,7 +86,7 @@ class BatchedEnvironments:
 
     Attributes:
         seed_names: Seed of each of the W * S rows.
-        width: Of the states that a Conductor reads, C + D.
+        width: Width of the states that a Conductor reads, C + D.
         quality_directions: (W S, C, D) unit vectors u_c.
         proxy_directions: (W S, C, P, D) unit vectors.
         judge_directions: (W S, C, D) unit vectors of the judge's opinion.
@@ -157,7 +157,7 @@ class BatchedEnvironments:
     def roll_out(
         self, theta: torch.Tensor, step: int, head_input: str = "both", checker: str = "verifier"
     ) -> SyntheticRollouts:
-        """Sample the replies of one step, and score them.
+        """Sample the replies of one training step from the policies, and compute their rewards.
 
         Args:
             theta: (W S, C, D) weights of the softmax policies.
@@ -169,7 +169,7 @@ class BatchedEnvironments:
             The replies of N prompts, G each, with their log-probabilities, rewards and quality.
         """
         s = self.settings
-        draws = self._draw_step(step)
+        draws = self._draw_step(step)  # random numbers by name
         category = draws["category"]  # (W S, N)
         row = torch.arange(len(theta))[:, None]
 
@@ -243,7 +243,14 @@ class BatchedEnvironments:
         return flat.view_as(measured)
 
     def _draw_step(self, step: int) -> dict[str, torch.Tensor]:
-        """Draw all random numbers of a step, for every setting the same: tensors (W S, N, ...) by name."""
+        """Draw all random numbers of a step, the same for every setting of the rewards.
+
+        Args:
+            step: Number of the step.
+
+        Returns:
+            (W S, N, ...) tensors by name: W settings, S seeds, N prompts.
+        """
         s = self.settings
         draws = _draw_step(
             self.split,

@@ -49,9 +49,9 @@ class SyntheticMethod:
     """One method.
 
     Attributes:
-        name: In tables.
+        name: Name in tables.
         make_weighting: Makes its weighting for a batch of environments.
-        role: In the results table.
+        role: Role in the results table.
         head_input: What h holds of prompt and reply, as of `synthetic_environment.make_states`.
         checker: Who tells quality: `verifier`, `verifier with errors` or `judge`.
         direct_fraction: Fraction of the prompts on which the policy itself is rewarded with checked quality.
@@ -100,7 +100,7 @@ class OtherRewardsWeighting(AnchoredWeighting):
         """Reward every emphasis by how well the emphasised reward agrees with the sum of the others.
 
         Args:
-            outcomes: Of the rollouts of the step, with rewards and prompts.
+            outcomes: Outcomes of the rollouts of the step, with rewards and prompts.
             action: (W S, B) sampled emphases, as indices of rewards.
 
         Returns:
@@ -128,7 +128,7 @@ def make_head(kind: type[ConductorWeighting], settings: HeadSettings, **changes)
 
     Args:
         kind: ConductorWeighting or a class derived from it.
-        settings: Of the Conductor; the learning rate is the synthetic environment's.
+        settings: Settings of the Conductor; the learning rate is the synthetic environment's.
         changes: Fields of the settings that differ.
 
     Returns:
@@ -166,7 +166,7 @@ def make_conductor(
     """Make the published Conductor as a method, with changes to its settings or to what it reads.
 
     Args:
-        name: In tables.
+        name: Name in tables.
         head: Settings of the Conductor.
         head_input: What h holds, as of `synthetic_environment.make_states`.
         changes: Fields of the settings that differ.
@@ -190,9 +190,9 @@ def make_anchored(
     """Make the anchored Conductor (`AnchoredWeighting`) as a method.
 
     Args:
-        name: In tables.
+        name: Name in tables.
         head: Settings of the Conductor.
-        fraction: Of the prompts, on which replies are verified.
+        fraction: Fraction of the prompts, on which replies are verified.
         checker: Who verifies: `verifier`, `verifier with errors` or `judge`.
         head_input: What h holds, as of `synthetic_environment.make_states`.
         changes: Further fields of the settings that differ.
@@ -206,7 +206,11 @@ def make_anchored(
 
 
 def list_constants() -> list[SyntheticMethod]:
-    """List the methods without a Conductor, and the references that know the true quality."""
+    """List the methods with constant or random weights, and the references that know the true quality.
+
+    Returns:
+        The methods.
+    """
     initial = SyntheticMethod(INITIAL_POLICY, fix_weights(EQUAL), "start", trains=False)
     equal = SyntheticMethod("Equal", fix_weights(EQUAL))
     random = SyntheticMethod("Random", _make_random_weighting)
@@ -223,7 +227,7 @@ def list_heads(settings: ConductorSyntheticSettings, head: HeadSettings) -> list
     """List the methods with a Conductor.
 
     Args:
-        settings: Of the environment; values of kappa and the weight of the pairwise loss are read.
+        settings: Settings of the environment; values of kappa and the weight of the pairwise loss are read.
         head: Settings of the published Conductor.
 
     Returns:
@@ -296,10 +300,10 @@ def list_methods(
 
 
 def fix_mean_weights(conductor_rows: pd.DataFrame) -> SyntheticMethod:
-    """Make constant weights from the means that a trained Conductor ended with: the Conductor without its context.
+    """Make a method with the mean weights that a trained Conductor ended with: the Conductor without its context.
 
     Args:
-        conductor_rows: Of the trained Conductor, with columns condition, seed and w_NAME.
+        conductor_rows: Rows of the trained Conductor, with columns condition, seed and w_NAME.
 
     Returns:
         A method with the Conductor's mean weights in each setting and under each seed.

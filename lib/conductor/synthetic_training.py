@@ -94,7 +94,7 @@ def scalarize_rewards(
         method: On a fraction `direct_fraction` of the prompts its reward is checked quality.
         weighting: Names the rewards that are weighted.
         weights: (W S, N G, K) weights.
-        rollouts: Of the step.
+        rollouts: Rollouts of the step.
 
     Returns:
         (W S, N G) weighted sums of the rewards, or checked quality where that is the reward.
@@ -128,7 +128,7 @@ def _evaluate(
     Args:
         environments: Settings and seeds.
         method: Its name and role go into the rows.
-        weighting: Of the training.
+        weighting: Weighting of the training.
         theta: (W S, C, D) weights of the policies.
 
     Returns:
@@ -192,7 +192,7 @@ def _measure_weights(
     Args:
         environments: Settings and seeds.
         method: Says what the states hold.
-        weighting: Of the training.
+        weighting: Weighting of the training.
         x: (W S, C, E, M, D) features of the candidates.
         probabilities: (W S, C, E, M) of the candidates under the policy.
 
@@ -226,8 +226,8 @@ def choose_best_static(
     """Choose the best fixed mix: every subset of the proxies in equal parts, and Equal, on dev environments.
 
     Args:
-        settings: Of the environment; a quarter of its seeds are used.
-        reward_settings: Of which dev environments are drawn; they share nothing with those of the test.
+        settings: Settings of the environment; a quarter of its seeds are used.
+        reward_settings: Settings, of which dev environments are drawn; they share nothing with those of the test.
 
     Returns:
         The mix with the highest mean quality over all settings and seeds, as a method.

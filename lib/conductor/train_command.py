@@ -73,7 +73,14 @@ TRAINED_VARIANTS = {
 
 
 def read_options(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    """Parse the command line; None for the arguments of the process."""
+    """Parse the command line.
+
+    Args:
+        argv: The arguments; None for those of the process.
+
+    Returns:
+        The options.
+    """
     parser = argparse.ArgumentParser(
         prog="python -m lib train maestro",
         description=__doc__,
@@ -185,7 +192,7 @@ def train_and_report(options: argparse.Namespace) -> None:
     """Train, and print the means of what was measured, at the start and at the end.
 
     Args:
-        options: Of the command line.
+        options: Options of the command line.
     """
     with silence_libraries():
         rollouts = train(options)
@@ -205,10 +212,10 @@ def train_and_report(options: argparse.Namespace) -> None:
 
 
 def train(options: argparse.Namespace) -> pd.DataFrame | None:
-    """Train, and save the policy.
+    """Train a policy with TRL's GRPO under weighted rewards, and save it.
 
     Args:
-        options: Of the command line.
+        options: Options of the command line.
 
     Returns:
         The rollouts; None where only the reward model's scale was asked for.
@@ -296,7 +303,7 @@ def read_settings(options: argparse.Namespace, params: Params) -> ConductorSetti
     """Read the settings of the training: the profile, then the data set's preset, then --set.
 
     Args:
-        options: Of the command line.
+        options: Options of the command line.
         params: All settings of the profile.
 
     Returns:
@@ -329,12 +336,12 @@ def plan_training_memory(
     divide weights among processes.
 
     Args:
-        options: Of the command line.
+        options: Options of the command line.
         settings: The section `conductor`.
         params: All settings of the profile.
         dataset: The prompts.
-        tokenizer: Of the policy.
-        num_processes: That share the rollouts of a step.
+        tokenizer: Tokenizer of the policy.
+        num_processes: Number of processes that share the rollouts of a step.
 
     Returns:
         The plan.
@@ -400,11 +407,11 @@ def _calibrate_where_needed(
     written beside the reward model.
 
     Args:
-        options: Of the command line.
+        options: Options of the command line.
         settings: The section `conductor`; says how replies are sampled.
         dataset: The prompts.
-        tokenizer: Of the policy.
-        num_processes: Of the training.
+        tokenizer: Tokenizer of the policy.
+        num_processes: Number of processes of the training.
 
     Raises:
         ParamsError: Several processes would measure it at once.
@@ -441,10 +448,10 @@ def _check_processes(
     """Check that the rollouts of a step can be shared equally by the processes, and by the passes of each.
 
     Args:
-        options: Of the command line; --accumulate is the number of passes.
+        options: Options of the command line; --accumulate is the number of passes.
         settings: The section `conductor`; says how many rollouts a step has.
         head: Settings of the Conductor.
-        num_processes: Of the training.
+        num_processes: Number of processes of the training.
 
     Raises:
         ParamsError: They cannot, or a number is out of range.
@@ -464,7 +471,15 @@ def _check_processes(
 
 
 def _load_prompts(options: argparse.Namespace, tokenizer) -> Dataset:
-    """Load the prompts in the form in which the model is asked; prints a line where text becomes messages."""
+    """Load the prompts as the model reads them; prints a note where plain text becomes chat messages.
+
+    Args:
+        options: Name the file and its columns.
+        tokenizer: Has a chat template or not.
+
+    Returns:
+        Columns prompt and reference.
+    """
     prompts = read_prompts(options.data, options.prompt_column, options.reference_column)
     dataset = Dataset.from_dict(prompts.to_dict("list"))
     has_chat_template = tokenizer.chat_template is not None
@@ -486,7 +501,14 @@ def choose_device() -> str:
 def _announce_judge(
     options: argparse.Namespace, params: Params, settings: ConductorSettings, dataset: Dataset
 ) -> None:
-    """Print what the judge's grades may cost at most."""
+    """Print what the judge's grades may cost at most.
+
+    Args:
+        options: Name the judge.
+        params: Prices and spending limit.
+        settings: Settings of the training.
+        dataset: The prompts.
+    """
     # The question alone: the text of a prompt, or its last message.
     texts = []
     for prompt in dataset["prompt"]:
@@ -504,7 +526,7 @@ def _list_extra_rewards(
     """List what is measured on every rollout beside the five rewards.
 
     Args:
-        options: Of the command line.
+        options: Options of the command line.
         params: All settings of the profile.
         settings: The section `conductor`.
         head: Settings of the Conductor.
@@ -525,7 +547,17 @@ def _list_extra_rewards(
         return extra
 
     def anchor(prompts, completions, reference, row, **_) -> list[float]:
-        """Score the replies to verified prompts, by the judge or the references; 0 for all others."""
+        """Score the replies to a random part of the prompts with the judge or the references; all others get 0.
+
+        Args:
+            prompts: The prompts.
+            completions: The policy's replies.
+            reference: The reference answers.
+            row: Number of each prompt, which decides whether it is verified.
+
+        Returns:
+            A score for each reply.
+        """
 
         def score_replies(positions: list[int]) -> list[float]:
             verified_completions = [completions[i] for i in positions]
@@ -551,7 +583,15 @@ def _compare_with_references(completions, reference, **_) -> list[float]:
 def _make_judge(
     options: argparse.Namespace, params: Params, settings: ConductorSettings
 ) -> JudgeReward:
-    """Make the model of --judge a reward; its replies are recorded under --out.
+    """Make the model of --judge a reward function; its replies are recorded under --out.
+
+    Args:
+        options: Options of the command line.
+        params: The chat models.
+        settings: Settings of the training.
+
+    Returns:
+        The reward function.
 
     Raises:
         ParamsError: There is no model of this name.

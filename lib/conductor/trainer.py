@@ -55,9 +55,9 @@ def make_grpo_config(
     """Translate the settings of GRPO (MAESTRO, Table 7) into TRL's configuration.
 
     Args:
-        settings: Of the training.
+        settings: Settings of the training.
         out: Folder of checkpoints.
-        seed: Of the training.
+        seed: Seed of the training.
         aggregation: How several rewards become one advantage: `sum_then_normalize` adds the weighted rewards first,
             `normalize_then_sum` standardises each in its group first (GDPO).
         other_fields: Further fields of GRPOConfig, such as use_vllm=True; they win over the settings.
@@ -102,8 +102,8 @@ class ConductorTrainer(GRPOTrainer):
 
     Attributes:
         weighting: Weighs the rewards, and may learn.
-        reward_names: Of all rewards, the five and the extra ones.
-        layer: Of the policy's hidden states that the weighting reads.
+        reward_names: Names of all rewards, the five and the extra ones.
+        layer: Layer of the policy's hidden states that the weighting reads.
         head_input: What those states hold, as of `policy_readout.read_rollouts`.
         readout: Hidden states, entropies and likelihoods that the policy assigns to the rollouts of the step.
         seconds_weighing: Wall time of the weighting so far.
@@ -130,18 +130,18 @@ class ConductorTrainer(GRPOTrainer):
 
         Args:
             model: Folder of the policy.
-            args: Of `make_grpo_config`.
+            args: What `make_grpo_config` returned.
             dataset: Columns prompt, reference, category.
-            tokenizer: Of the policy.
+            tokenizer: Tokenizer of the policy.
             weighting: Weighs the rewards.
             preference: The reward model.
             rewards: Settings of the other rewards.
-            layer: Of the states that the weighting reads, as of `policy_readout.read_rollouts`.
+            layer: Layer of the states that the weighting reads, as of `policy_readout.read_rollouts`.
             head_input: What those states hold.
             extra_rewards: Further rewards by name; they count only where the weighting names them.
             rollout_function: TRL's `rollout_func`; None for TRL's own generation.
-            callbacks: Of transformers.
-            lora_rank: Of adapters on frozen weights; 0 trains all weights.
+            callbacks: Callbacks of transformers.
+            lora_rank: Rank of adapters on frozen weights; 0 trains all weights.
 
         Raises:
             ValueError: The weighting has weights for a reward that does not exist.
@@ -213,12 +213,14 @@ class ConductorTrainer(GRPOTrainer):
         self._prompt_ids, self._completion_ids = output[0], output[1]
         return output
 
-    def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
-        """Measure the rewards of a step's rollouts, normalise them, and weigh them.
+    def _calculate_rewards(
+        self, inputs: list[dict], prompts: list, completions: list, completion_ids_list: list
+    ) -> torch.Tensor:
+        """Compute the rewards of a step's rollouts, normalise them, and weight them.
 
         Args:
             inputs: Rows of the dataset, one per rollout of this process.
-            prompts: Of these rows.
+            prompts: Prompts of these rows.
             completions: The replies, as text or messages.
             completion_ids_list: Their tokens.
 
@@ -250,8 +252,8 @@ class ConductorTrainer(GRPOTrainer):
         # TRL sums the columns: its own reward weights are all 1.
         return rewards * self._spread_weights(weights)
 
-    def _generate_and_score_completions(self, inputs):
-        """Sample and score as TRL does; then let the weighting learn from the advantages, and complete the log."""
+    def _generate_and_score_completions(self, inputs: list[dict]) -> dict:
+        """Sample and score replies as TRL does; then update the weighting from the advantages, and complete the log."""
         output = super()._generate_and_score_completions(inputs)
         if self.model.training:
             advantage = self.accelerator.gather(output["advantages"].detach())
@@ -327,7 +329,7 @@ class ConductorTrainer(GRPOTrainer):
             self._outcomes["quality"] = measured[:, self.reward_names.index(ANCHOR)]
 
     def _log_step(self, inputs, measured, rewards, mean_weights, action) -> None:
-        """Keep the log of this step's rollouts, of all processes together, and add means to TRL's metrics.
+        """Log this step's rollouts of all processes, and add mean rewards to TRL's metrics.
 
         Args:
             inputs: Rows of the dataset, one per rollout of this process.
@@ -404,7 +406,11 @@ class ConductorTrainer(GRPOTrainer):
         self.seconds_training = time.perf_counter() - started
 
     def _load_extra_state(self, checkpoint: Path) -> None:
-        """Continue from what `save_extra_state` wrote into a checkpoint."""
+        """Restore the weighting, the reference model and the log from a checkpoint that `save_extra_state` wrote.
+
+        Args:
+            checkpoint: Folder of the checkpoint.
+        """
         weighting_state = {}
         reference_state = {}
         arrays = artifacts.read_tensors(checkpoint / EXTRA_STATE)

@@ -48,7 +48,7 @@ def run_job(run: JobRun) -> dict[str, float]:
     first reply to each) and, after GRPO, `rollouts` (of the training).
 
     Args:
-        run: Of a job of `jobs.make_jobs`.
+        run: Run of a job of `jobs.make_jobs`.
 
     Returns:
         Timings of the training by name; empty where there was no GRPO.
@@ -65,13 +65,13 @@ class TrainingJob:
 
     Attributes:
         run: The job with its folders.
-        seed: Of the training.
+        seed: Seed of the training.
         settings: The section `conductor`, as far as the job reads it.
         grpo: Settings of GRPO, as far as the job reads them.
         variant: The method.
         judge_settings: Name and description of the judge; None where no judge is asked.
         head: Settings of the Conductor; None for variants without one.
-        layer: Of the policy's hidden states that the Conductor reads.
+        layer: Layer of the policy's hidden states that the Conductor reads.
         head_input: What those states hold, as of `policy_readout.read_rollouts`.
         initial_policy: Folder of the policy that the training starts from.
         preference: The reward model.
@@ -257,7 +257,11 @@ class TrainingJob:
         ]
 
     def _open_judge(self) -> JudgeReward:
-        """Make the judge a reward; its model is opened anew for every batch of replies."""
+        """Make the judge a reward function; its model is opened anew for every batch of replies.
+
+        Returns:
+            The reward function.
+        """
         context = self.run.context
         name = self.judge_settings["name"]
         open_judge = partial(
@@ -282,7 +286,7 @@ class TrainingJob:
 
         Args:
             judge: Who scores the replies; None for the verifier, with the errors of `head.verifier_error_rate`.
-            prompts: Of the replies.
+            prompts: Prompts of the replies.
             completions: The replies, B of them.
             reference: The right answer to each prompt.
             row: Number of each prompt's training item.
@@ -292,6 +296,14 @@ class TrainingJob:
         """
 
         def score_replies(positions: list[int]) -> list[float]:
+            """Score some of the replies, by the judge or by a verifier with errors.
+
+            Args:
+                positions: Numbers of the replies.
+
+            Returns:
+                Their scores.
+            """
             if judge is not None:
                 return judge(
                     [prompts[i] for i in positions],
@@ -331,7 +343,8 @@ class TrainingJob:
 
         Args:
             model: The policy.
-            weighting: Of its training, whose weights are measured on test replies too; None where there was none.
+            weighting: Weighting of its training, whose weights are measured on test replies too; None where there was
+                none.
         """
         settings, grpo = self.settings, self.grpo
         sampling = SamplingSettings(

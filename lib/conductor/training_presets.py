@@ -40,9 +40,9 @@ class TrainingPreset:
         name: On the command line, before the colon.
         description: Where it is from.
         source: The preset of `lib.tasks` that reads it; empty for a file with the two columns below.
-        prompt_column: Of a file, with the question.
-        reference_column: Of a file, with the answer.
-        max_tokens: Of a reply; r_len falls to 0 there.
+        prompt_column: Column of a file, with the question.
+        reference_column: Column of a file, with the answer.
+        max_tokens: Largest number of tokens of a reply; r_len falls to 0 there.
         sync_every: Steps between two updates of the reference model.
         update_interval: M, steps between two updates of the Conductor.
         is_brief: Whether the paper asks for few sentences of reasoning.
@@ -146,8 +146,8 @@ def read_prompts(
 
     Args:
         source: As `find_preset` takes it.
-        prompt_column: Of a file, with the question; None for the preset's.
-        reference_column: Of a file, with the answer; None for the preset's.
+        prompt_column: Column of a file, with the question; None for the preset's.
+        reference_column: Column of a file, with the answer; None for the preset's.
 
     Returns:
         Columns: prompt (text or messages), reference, category.

@@ -61,7 +61,16 @@ def write_thought(item: Item) -> str:
 
 
 def write_malformed(thought: str, answer: str, rng: np.random.Generator) -> str:
-    """A reply that breaks the form in one of five typical ways; in three of them its answer can still be read."""
+    """Write a reply that breaks the required form in one of five typical ways, at random.
+
+    Args:
+        thought: The reasoning; may be empty.
+        answer: The answer, which can still be read in three of the five ways.
+        rng: Random numbers.
+
+    Returns:
+        The reply.
+    """
     tagged_thought = f"<think> {thought} </think> " if thought else ""
     tagged_answer = f"<answer> {answer} </answer>"
     replies = (
@@ -75,12 +84,15 @@ def write_malformed(thought: str, answer: str, rng: np.random.Generator) -> str:
 
 
 def write_error(item: Item, rng: np.random.Generator, has_thought: bool = True) -> Content:
-    """Thought and answer of a typical error.
+    """Write the thought and answer of a typical error.
 
     Args:
         item: The question.
         rng: Random numbers.
         has_thought: Whether the thought is written down; errors of stories differ by it.
+
+    Returns:
+        Thought and answer.
     """
     category = get_category(item)
     if category == "reasoning":
@@ -93,7 +105,15 @@ def write_error(item: Item, rng: np.random.Generator, has_thought: bool = True) 
 
 
 def _confuse_operation(item: Item, rng: np.random.Generator) -> Content:
-    """One operation is taken for another, wherever that changes the answer (+ 0 and - 0 are the same)."""
+    """Write the calculation with one operation confused with another one, at random among those with a wrong result.
+
+    Args:
+        item: A chain of operations, such as 3 + 4 * 2.
+        rng: Random numbers.
+
+    Returns:
+        The steps as thought, and the wrong result.
+    """
     # "chain/3 + 4 * 2" has the start 3, the signs + and *, the digits 4 and 2.
     first, *symbols = item.id.removeprefix("chain/").split()
     signs = symbols[::2]
@@ -110,7 +130,16 @@ def _confuse_operation(item: Item, rng: np.random.Generator) -> Content:
 
 
 def _work_out(total: int, signs: list[str], digits: list[int]) -> Content:
-    """The steps of a chain of operations, and its result."""
+    """Calculate a chain of operations from left to right.
+
+    Args:
+        total: The first number.
+        signs: The operations.
+        digits: The numbers after them.
+
+    Returns:
+        The steps in words, and the result.
+    """
     steps = []
     for sign, digit in zip(signs, digits, strict=True):
         result = arithmetic_chain.OPERATIONS[sign](total, digit)

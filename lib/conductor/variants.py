@@ -22,8 +22,8 @@ class ConductorVariant:
     """One method.
 
     Attributes:
-        name: In metrics and jobs.
-        label: In tables and figures.
+        name: Name in metrics and jobs.
+        label: Label in tables and figures.
         kind: `prompt` trains nothing, `sft` learns from references, `grpo` from rewards.
         weights: Fixed weights by reward, or how they come about.
         prefix: What every reply is made to begin with.
@@ -45,7 +45,12 @@ class ConductorVariant:
         return self.weights == "conductor"
 
     def to_job_settings(self) -> dict[str, Any]:
-        """What a job is handed of it, as plain values. Its changes are in the settings of the head."""
+        """Convert to plain values for the settings of a job; the changes of the head are stored with the head's
+        settings.
+
+        Returns:
+            The values by name.
+        """
         values = {"name": self.name, "kind": self.kind, "prefix": self.prefix}
         if self.kind == "grpo":
             is_named = isinstance(self.weights, str)
@@ -62,14 +67,17 @@ class ConductorVariant:
 def make_weighting(
     variant: ConductorVariant, head: HeadSettings | None, width: int, group_size: int, seed: int
 ) -> Weighting:
-    """Make what weighs the rewards in a variant.
+    """Make the object that weights the rewards in a variant: a Conductor, random weights or fixed ones.
 
     Args:
-        variant: Of kind `grpo`.
-        head: Settings with the variant's changes; None where there is no Conductor.
-        width: Of the policy's hidden states.
+        variant: The variant, of kind `grpo`.
+        head: The Conductor's settings with the variant's changes; None where there is no Conductor.
+        width: Width of the policy's hidden states.
         group_size: Rollouts per prompt.
-        seed: Of random weights and emphases.
+        seed: Seed of random weights and emphases.
+
+    Returns:
+        The weighting.
     """
     if variant.has_conductor:
         is_anchored = head.anchor != "none"
@@ -81,7 +89,14 @@ def make_weighting(
 
 
 def make_variant(label: str, **head_changes) -> ConductorVariant:
-    """The Conductor with other settings of its head.
+    """Make a variant of the Conductor whose head has other settings.
+
+    Args:
+        label: Its name in tables.
+        head_changes: Settings of the head that differ.
+
+    Returns:
+        The variant.
 
     Example:
         >>> make_variant("kappa 1", kappa=1.0).name

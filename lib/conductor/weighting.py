@@ -124,7 +124,7 @@ class RandomWeighting(Weighting):
         """Name the stream of random numbers.
 
         Args:
-            seed: Of the weights.
+            seed: Seed of the weights.
         """
         self.stream = seeds.key("conductor", "random weights", seed=seed)
 
