@@ -241,7 +241,7 @@ def compare_baselines(
         test: The same on the test questions, with the same strategies.
         budgets: US dollars a question, by the name of the budget.
         router_names: The routers of ROUTERS that are run; None for all.
-        seed: Of random choices.
+        seed: Seed of random choices.
 
     Returns:
         A row per method, budget and question: method (a strategy or a router), condition (name of the budget), item
@@ -342,7 +342,7 @@ def choose_at_random(
         train: Not used, but an argument of all routers: the choice learns nothing.
         test: What every expert scores and costs on the test questions.
         budget: Not used, but an argument of all routers: the choice is the same under all budgets.
-        seed: Of the random choice.
+        seed: Seed of the random choice.
 
     Returns:
         Score, cost and name of the chosen strategy, each (test questions,).

@@ -97,8 +97,8 @@ def roll_out_episodes(
         pool: The experts that it may call.
         budget_tasks: Questions with the budgets that their prompts name.
         max_turns: M of algorithm 1, turns of the controller at the most.
-        seed: Of the sampling of this batch.
-        temperature: Of the controller's sampling; 0 is greedy.
+        seed: Seed of the sampling of this batch.
+        temperature: Temperature of the controller's sampling; 0 is greedy.
         scorer: Scores replies, with its own rule of what in them is the answer; None for the strict rule of the
             procedural families, whose answers stand in tags.
 
@@ -136,8 +136,8 @@ def play_episodes(
         pool: The experts that it may call.
         budget_tasks: Questions with the budgets that their prompts name.
         max_turns: M of algorithm 1, turns of the controller at the most.
-        seed: Of the sampling of this batch.
-        temperature: Of the controller's sampling; 0 is greedy.
+        seed: Seed of the sampling of this batch.
+        temperature: Temperature of the controller's sampling; 0 is greedy.
         reads_marked_answers: Whether an answer may be marked in another way than by tags, for example boxed.
 
     Returns:

@@ -276,7 +276,7 @@ class ControllerJob:
 
         Args:
             style: How prompts state the budget: soft (a word), hard (a word, with a rule for what to do) or number.
-            temperature: Of the controller's sampling; 0 is greedy.
+            temperature: Temperature of the controller's sampling; 0 is greedy.
             sample: Number of the sample, where every question is answered several times.
 
         Returns:

@@ -43,7 +43,7 @@ def write_system_prompt(template: str, call_costs: Mapping[str, float]) -> str:
     """Write the controller's system message, which lists the experts with their usual costs.
 
     Args:
-        template: Of `read_template`.
+        template: What `read_template` returned.
         call_costs: US dollars that a call to each expert typically costs, the cheapest first. List prices would hide
             how much an expert writes.
 

@@ -23,7 +23,7 @@ def run(params: Params, runs: str | Path = RUNS) -> pd.DataFrame:
     """Compute the rows of `recorded_benchmark.run`, or read them where they were computed before.
 
     Args:
-        params: Of which `routing` and `recorded.prices` are read.
+        params: Settings, of which `routing` and `recorded.prices` are read.
         runs: Folder of the job.
 
     Returns:
@@ -38,7 +38,7 @@ def make_job(params: Params) -> sweep.Job:
     """Make the one job of the benchmark.
 
     Args:
-        params: Of which `routing` and `recorded.prices` are read.
+        params: Settings, of which `routing` and `recorded.prices` are read.
 
     Returns:
         The job.
@@ -74,7 +74,7 @@ def run_job(job: sweep.Job, folder: Path, progress: sweep.JobProgress) -> dict[s
 
     Args:
         job: Made by `make_job`.
-        folder: Of the job.
+        folder: Folder of the job.
         progress: Called with the fraction that is finished.
 
     Returns:

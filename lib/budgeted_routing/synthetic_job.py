@@ -22,7 +22,7 @@ def run(settings: RoutingSettings, runs: str | Path = RUNS) -> pd.DataFrame:
     """Computes the rows of `synthetic_benchmark.run`, or reads them where they were computed before.
 
     Args:
-        settings: Of which `synthetic` and `learn` are read.
+        settings: Settings, of which `synthetic` and `learn` are read.
         runs: Folder of the job.
 
     Returns:
@@ -37,7 +37,7 @@ def make_job(settings: RoutingSettings) -> sweep.Job:
     """Makes the one job of the benchmark, whose parts take seconds each and run as threads.
 
     Args:
-        settings: Of which `synthetic` and `learn` decide the rows.
+        settings: Settings, of which `synthetic` and `learn` decide the rows.
 
     Returns:
         The job.
@@ -61,7 +61,7 @@ def run_job(job: sweep.Job, folder: Path, progress: sweep.JobProgress) -> dict[s
 
     Args:
         job: Made by `make_job`.
-        folder: Of the job.
+        folder: Folder of the job.
         progress: Called with the fraction that is finished.
 
     Returns:

@@ -265,7 +265,7 @@ class BudgetTraining:
         controller: The model, its text generator and its optimiser.
         share: Which part of the questions this process works on.
         batch: Episodes per update in this process.
-        seed: Of everything that is random in the run.
+        seed: Seed of everything that is random in the run.
     """
 
     questions: QuestionSplit

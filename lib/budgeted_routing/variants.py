@@ -27,8 +27,8 @@ class RoutingVariant:
     """One way to train a controller, the model that answers questions and may call experts within a budget.
 
     Attributes:
-        name: In jobs and tables.
-        label: In figures and on pages.
+        name: Name in jobs and tables.
+        label: Label in figures and on pages.
         style: How the prompt states the budget: soft (a word), hard (a word, with a rule for what to do under it) or
             number (digits); see `lib.rl.call_protocol`.
         changes: Settings of the trainer that differ from `routing.learn`, by name.
@@ -90,7 +90,7 @@ def count_updates(settings: RoutingSettings, style: str) -> int:
 
     Args:
         settings: CoRL's settings; `updates` is read. With one fixed budget there are as many as with soft prompts.
-        style: Of the prompts.
+        style: Style of the prompts.
     """
     return settings.updates["soft" if style in FIXED_BUDGETS else style]
 
@@ -154,7 +154,7 @@ def draw_training_tasks(
         num_episodes: Number of tasks.
         group_size: Number of successive tasks that are equal, so that their rewards can be compared with each other
             (GRPO's group advantages); 1 where advantages need no groups.
-        seed: Of the update.
+        seed: Seed of the update.
 
     Returns:
         One task per episode: question, budget, and which of the experts' independent replies it meets.

@@ -60,7 +60,7 @@ class ScriptedGenerator:
     def __init__(self, generator: Generator, text_by_seed: Mapping[int, str]) -> None:
         """
         Args:
-            generator: Of the controller.
+            generator: Generator of the controller.
             text_by_seed: The turn to write, by the seed of the turn (`derive_turn_seed`).
         """
         self.generator = generator
@@ -102,9 +102,9 @@ def draw_examples(
         own_replies: What the controller replies to each of them by itself.
         experts: Names of the experts that may be called.
         budgets: US dollars a question by budget word.
-        style: Of the prompts, soft or hard.
+        style: Style of the prompts, soft or hard.
         num_examples: How many.
-        seed: Of the draws.
+        seed: Seed of the draws.
 
     Returns:
         The examples. A call passes the question on, and the answer after it hands on the expert's reply.
@@ -138,11 +138,11 @@ def make_warm_samples(
     """Play the examples, with the experts' replies in between, and collect their tokens.
 
     Args:
-        generator: Of the controller.
+        generator: Generator of the controller.
         pool: The experts. They were asked these questions before, so that recorded replies cost nothing.
-        examples: Of `draw_examples`.
-        max_turns: Of an episode.
-        seed: Of the batch.
+        examples: What `draw_examples` returned.
+        max_turns: Largest number of turns of an episode.
+        seed: Seed of the batch.
 
     Returns:
         A sample per example that fits the controller's window; only what the controller writes is learned from.
@@ -169,9 +169,9 @@ def train_on_samples(
 
     Args:
         policy: The controller; its weights change.
-        samples: Of `make_warm_samples`.
+        samples: What `make_warm_samples` returned.
         pad_id: A token for padding.
-        seed: Of the order of the samples.
+        seed: Seed of the order of the samples.
         report_step: Called before every gradient step with its number and how many there are.
 
     Returns:

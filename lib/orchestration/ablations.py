@@ -165,7 +165,7 @@ def play_students(
     Args:
         params: All settings; `ablations.students` is the number of students.
         changes: Settings of the section `education` that differ, by name.
-        actors: By name, the policy of each seed.
+        actors: Actors by name, the policy of each seed.
 
     Returns:
         Rows with policy (`method`), `seed`, `unit` (the student), `length` in steps and `utility`.

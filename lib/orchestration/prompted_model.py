@@ -271,7 +271,7 @@ class PromptedModel:
             messages: The prompt.
             attempt: Number of the attempt, from 0; a correction is another attempt.
             usage: Calls, tokens and dollars of the decision so far.
-            model: Whose prices count.
+            model: Model whose prices count.
 
         Returns:
             A request whose reply may be no longer than the budget allows.
@@ -307,7 +307,7 @@ class PromptedModel:
         Args:
             model: The opened chat model.
             request: Without a schema.
-            context: Whose menu the schema allows.
+            context: Context whose menu the schema allows.
             usage: Calls, tokens and dollars of the decision; those of this request are added.
 
         Returns:
@@ -384,7 +384,7 @@ def count_affordable_tokens(model: ChatModel, messages: Messages, dollars: float
     """Count the tokens of the longest reply that the rest of an episode's budget pays for.
 
     Args:
-        model: Whose prices count.
+        model: Model whose prices count.
         messages: The prompt, which is paid first.
         dollars: What is left of the budget.
 

@@ -321,7 +321,7 @@ class Cnn:
         """Compute logits and values of views that are cut into patches.
 
         Args:
-            params: By name, with the axis K in front.
+            params: Params by name, with the axis K in front.
             inputs: (K, N, 36, 12) patches of the views, as `prepare_inputs` returns them.
 
         Returns:

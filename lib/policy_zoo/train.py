@@ -37,7 +37,7 @@ class Zoo:
     Attributes:
         domain: education or minigrid.
         stacks: Names of the policies that were trained together, by stack.
-        policies: By name, in the order of the seeds.
+        policies: Policies by name, in the order of the seeds.
         curves: Training episodes of all policies, see `ppo.make_training_curve`.
         seconds: Core seconds by stack and group of seeds, with the columns stack, seeds (how many) and seconds.
     """

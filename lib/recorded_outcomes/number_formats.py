@@ -49,8 +49,9 @@ def parse_numbers(
     """Reads the number columns of one table.
 
     Args:
-        columns: By name the values, as texts or as numbers of any type.
-        kinds: By name what they are: a "fraction" may be a truth value or a percentage, "usd" may have a dollar sign.
+        columns: The values by name, as texts or as numbers of any type.
+        kinds: What they are, by name: a "fraction" may be a truth value or a percentage, "usd" may have a dollar
+            sign.
 
     Returns:
         By name the numbers as floats; true is 1, false is 0, and 85% is .85.
@@ -119,8 +120,8 @@ def _decide_decimal_comma(
     be read in both ways and decides nothing.
 
     Args:
-        columns: By name the values as they were read; only those that were texts count.
-        texts: By name the same values, as `_to_text` returns them.
+        columns: The values by name, as they were read; only those that were texts count.
+        texts: The same values by name, as `_to_text` returns them.
 
     Returns:
         Whether commas are decimal commas; False where no text has a comma.

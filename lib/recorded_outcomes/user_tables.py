@@ -301,7 +301,7 @@ def make_outcome_table(rows: pd.DataFrame, name: str) -> OutcomeTable:
 
     Args:
         rows: Columns as in `read_outcome_table`, of any type.
-        name: Of the table.
+        name: Name of the table.
 
     Returns:
         The table.

@@ -98,7 +98,7 @@ def write_office_corpus(split: str, num_tasks: int, seed: int) -> Corpus:
     Args:
         split: "train", "dev" or "test".
         num_tasks: How many there are to be at least.
-        seed: Of the pipeline.
+        seed: Seed of the pipeline.
 
     Returns:
         The corpus.
@@ -137,7 +137,7 @@ def draw_office_tasks(split: str, num_tasks: int, seed: int) -> list[Task]:
     Args:
         split: "train", "dev" or "test".
         num_tasks: Number of tasks.
-        seed: Of the pipeline that writes them, and of their order.
+        seed: Seed of the pipeline that writes them, and of their order.
 
     Returns:
         The tasks.
@@ -240,7 +240,7 @@ def draw_questions_evenly(num_tasks: int, split: str, seed: int) -> list[Item]:
     Args:
         num_tasks: How many questions and office tasks there would be, about.
         split: "train", "dev" or "test".
-        seed: Of the draw.
+        seed: Seed of the draw.
 
     Returns:
         The questions, kind after kind; none twice where there are enough.

@@ -157,7 +157,7 @@ class EvaluationInputs:
     """The inputs of an evaluation, checked before any model is called.
 
     Attributes:
-        options: Of the command line.
+        options: Options of the command line.
         params: All parameters, those of --set among them.
         llm: The models that may be asked alone, with prices.
         experts: Names in llm.models of the models among the tools.
@@ -212,7 +212,7 @@ def read_inputs(options: argparse.Namespace) -> EvaluationInputs:
     """Read and check the inputs of an evaluation.
 
     Args:
-        options: Of the command line.
+        options: Options of the command line.
 
     Returns:
         The inputs.
@@ -284,7 +284,7 @@ def plan_costs(inputs: EvaluationInputs) -> str:
     """Plan the calls of an evaluation.
 
     Args:
-        inputs: Of the evaluation.
+        inputs: Inputs of the evaluation.
 
     Returns:
         A sentence with the largest number of calls, and what they may cost.
@@ -337,7 +337,7 @@ def open_tools(inputs: EvaluationInputs) -> Iterator[tuple[ToolEnvironment, Scor
     """Open the models, the tool environment and the scorer; replies of endpoints are recorded under --out.
 
     Args:
-        inputs: Of the evaluation.
+        inputs: Inputs of the evaluation.
 
     Yields:
         The environment, which executes tool calls, and the scorer of answers.
@@ -368,7 +368,7 @@ def evaluate(options: argparse.Namespace) -> None:
     """Run the command: read the inputs, print the costs, call the models, and write the tables.
 
     Args:
-        options: Of the command line.
+        options: Options of the command line.
     """
     inputs = read_inputs(options)
     split = (
@@ -394,7 +394,7 @@ class Evaluation:
         """Measure on a few questions what calls of each model cost, and what each model can do, for the menus.
 
         Args:
-            inputs: Of the evaluation.
+            inputs: Inputs of the evaluation.
             environment: Executes tool calls; its models are open.
             scorer: Scores answers.
         """
@@ -640,8 +640,8 @@ def write_tables(inputs: EvaluationInputs, tables: Mapping[str, pd.DataFrame]) -
     """Print summaries of the tables, and write them and all rows under --out.
 
     Args:
-        inputs: Of the evaluation.
-        tables: Of `Evaluation.run`.
+        inputs: Inputs of the evaluation.
+        tables: What `Evaluation.run` returned.
     """
     folder = inputs.options.out
     for name in ("pilot", "benchmark", "office"):
@@ -692,7 +692,7 @@ def tabulate_price_lists(scored: pd.DataFrame) -> pd.DataFrame:
     """Tabulate the mean bounded score (in [0, 1]) by price list.
 
     Args:
-        scored: Of `pilot_study.score_benchmark`.
+        scored: What `pilot_study.score_benchmark` returned.
 
     Returns:
         A row per price list, with a column per method.

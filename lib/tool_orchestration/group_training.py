@@ -61,7 +61,7 @@ class GroupTraining(ABC):
         Args:
             assignments: One for each episode; those of a group are equal.
             step: Number of the update.
-            seed: Of all random numbers within the episodes.
+            seed: Seed of all random numbers within the episodes.
 
         Returns:
             An ended episode for each assignment.

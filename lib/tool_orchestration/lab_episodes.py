@@ -118,7 +118,7 @@ class LabMenuEnvironment:
         """Parse a turn of the orchestrator.
 
         Args:
-            episode: Whose menu says which tools there are.
+            episode: Episode whose menu says which tools there are.
             text: What the orchestrator wrote.
 
         Returns:

@@ -536,7 +536,7 @@ def read_outcomes(
     """Read one sample of tool outcomes.
 
     Args:
-        rows: Of `measure_outcomes`.
+        rows: What `measure_outcomes` returned.
         assignments: n questions with menus of M tools, of which the outcomes are.
         sample: Number of the sample.
 

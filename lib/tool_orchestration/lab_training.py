@@ -115,7 +115,7 @@ def draw_assignments(
     Args:
         num_assignments: How many.
         split: "train", "dev" or "test".
-        tools: That may be on menus.
+        tools: Tools that may be on menus.
         stream: Name of the random stream.
         seed: Seed of questions, menus and users.
 

@@ -89,7 +89,7 @@ def write(options: argparse.Namespace) -> Corpus:
     """Write office tasks, filter them, and save them.
 
     Args:
-        options: Of the command line.
+        options: Options of the command line.
 
     Returns:
         The corpus of tasks.
@@ -162,7 +162,7 @@ def _synthesize_by_model(options: argparse.Namespace) -> Corpus:
     A prompt that is repeated is sent as another sample; a reply that cannot be used counts as empty.
 
     Args:
-        options: Of the command line: --writer, --topic, --out and the numbers of databases and tasks.
+        options: Options of the command line: --writer, --topic, --out and the numbers of databases and tasks.
 
     Returns:
         The corpus of tasks.

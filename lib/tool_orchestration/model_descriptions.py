@@ -33,9 +33,9 @@ class Measurement:
     """How a model did on one kind of task.
 
     Attributes:
-        kind: Of task.
+        kind: Kind of task.
         accuracy: Share of correct answers.
-        num_tasks: That it was measured on.
+        num_tasks: Number of tasks that it was measured on.
     """
 
     kind: str
@@ -167,7 +167,7 @@ def write_descriptions(
         profiles: Measurements by model.
         writer: Name in llm.models of who writes; None for the rule.
         generate: Replies of a model by its name, such as `ExpertPool.generate`.
-        template: Of `read_template`; None for the project's.
+        template: What `read_template` returned; None for the project's.
 
     Returns:
         Descriptions by model. Where the writer's reply cannot be used the rule writes, which the author shows.

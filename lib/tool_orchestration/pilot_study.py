@@ -98,10 +98,10 @@ def tabulate_biases(
     """Tabulate how much more often than at random orchestrators call their own family, and the strongest other model.
 
     Args:
-        shares: Of `compute_call_shares`.
-        families: Of each model among the tools.
-        orchestrator_families: Of each orchestrator.
-        accuracy: Of each model by itself, which says who is the strongest.
+        shares: What `compute_call_shares` returned.
+        families: Model family of each model among the tools.
+        orchestrator_families: Model family of each orchestrator.
+        accuracy: Accuracy of each model by itself, which says who is the strongest.
 
     Returns:
         A row per orchestrator and bias: the models meant, the share of calls, that of a random choice, and the
@@ -180,7 +180,7 @@ def tabulate_benchmark(rows: pd.DataFrame) -> pd.DataFrame:
     """Tabulate the preference benchmark by method.
 
     Args:
-        rows: Of `score_benchmark`.
+        rows: What `score_benchmark` returned.
 
     Returns:
         A row per method: on how many questions, accuracy, dollars with the orchestrator's own tokens and without,

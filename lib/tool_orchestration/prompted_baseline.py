@@ -134,9 +134,9 @@ def plan_prompted_episodes(
 
     Args:
         llm: The models.
-        name: Of the orchestrator in llm.models.
+        name: Name of the orchestrator in llm.models.
         num_episodes: Questions and office tasks.
-        max_turns: Of an episode.
+        max_turns: Largest number of turns of an episode.
 
     Returns:
         The calls; replies are as long as they may be.
@@ -281,7 +281,7 @@ def _write_turn(
     """Write the messages of one turn that join the conversation: the orchestrator's call and the tool's reply.
 
     Args:
-        reply: Of the orchestrator.
+        reply: Reply of the orchestrator.
         call: The one call of it that was made.
         result: The tool's reply.
         own_id: Id of the call where the server gave none.
@@ -304,7 +304,7 @@ def write_call_messages(reply: Reply, results: Sequence[str], own_id: str) -> li
     """Write the messages of one turn of a server's model: its calls, and the result of each.
 
     Args:
-        reply: Of the model, with at least one call.
+        reply: Reply of the model, with at least one call.
         results: What each call returned; servers refuse a conversation in which a call has no result.
         own_id: Begins the ids of calls where the server gave none.
 

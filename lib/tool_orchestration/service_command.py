@@ -118,7 +118,7 @@ class ServiceInputs:
     """The inputs of an evaluation, checked before any model is called.
 
     Attributes:
-        options: Of the command line.
+        options: Options of the command line.
         llm: The models that may be asked alone, with prices and the spending limit.
         items: Tasks of all domains.
         teams: By the setting's name and team, in the order in which they are tried.
@@ -149,7 +149,7 @@ def read_inputs(options: argparse.Namespace) -> ServiceInputs:
     """Read and check the inputs of an evaluation.
 
     Args:
-        options: Of the command line.
+        options: Options of the command line.
 
     Returns:
         The inputs.
@@ -185,7 +185,7 @@ def list_teams(options: argparse.Namespace) -> tuple[tuple[str, ServiceTeam], ..
     """List the teams to evaluate: each agent alone, with expert models, or both.
 
     Args:
-        options: Of the command line.
+        options: Options of the command line.
 
     Returns:
         Pairs of the setting's name and the team.
@@ -229,7 +229,7 @@ def read_rows(inputs: ServiceInputs) -> pd.DataFrame:
     """Read the rows that earlier runs of the command wrote.
 
     Args:
-        inputs: Of the command.
+        inputs: Inputs of the command.
 
     Returns:
         A row per trial; none on the first run.
@@ -258,7 +258,7 @@ def list_remaining(
     """List the trials of a team that have no outcome yet; trials that failed are repeated.
 
     Args:
-        inputs: Of the command.
+        inputs: Inputs of the command.
         team: The team.
         rows: The rows of earlier runs.
 
@@ -279,7 +279,7 @@ def describe_costs(inputs: ServiceInputs, rows: pd.DataFrame) -> str:
     """Describe what the trials that have no outcome yet may cost at most.
 
     Args:
-        inputs: Of the evaluation: teams, tasks, prices and the spending limit.
+        inputs: Inputs of the evaluation: teams, tasks, prices and the spending limit.
         rows: The outcome table of earlier runs.
 
     Returns:
@@ -300,7 +300,7 @@ def evaluate(options: argparse.Namespace) -> None:
     """Run the command: read the inputs, print the costs, play the conversations, and write the tables.
 
     Args:
-        options: Of the command line.
+        options: Options of the command line.
     """
     inputs = read_inputs(options)
     rows = read_rows(inputs)
@@ -406,8 +406,8 @@ def write_summary(inputs: ServiceInputs, rows: pd.DataFrame) -> None:
     """Print the tables by team and domain, and write them under --out.
 
     Args:
-        inputs: Of the evaluation.
-        rows: Of the outcome table.
+        inputs: Inputs of the evaluation.
+        rows: Rows of the outcome table.
     """
     folder = inputs.options.out
     num_samples = inputs.options.samples

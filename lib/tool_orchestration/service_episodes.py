@@ -66,7 +66,7 @@ class ServiceEpisode:
         tokens_out: Written by them.
         counts: Number of calls by tool.
         num_truncated: Replies of experts that reached their own limit of tokens.
-        verdict: Of tau2's evaluators; None where the conversation did not come to its end.
+        verdict: Verdict of tau2's evaluators; None where the conversation did not come to its end.
         correct: 1 or 0; nan where it cannot be scored.
     """
 
@@ -132,7 +132,7 @@ class ServiceEpisode:
 
         Args:
             speaker: Whose reply it is.
-            kind: Of the failure.
+            kind: Kind of the failure.
             of_infrastructure: Whether it says nothing about the speaker's model.
         """
         # Whatever the user's model fails to do is not the agent's fault.
@@ -147,7 +147,7 @@ class ServiceEpisode:
         Args:
             reply: With its cost and time.
             cost_factor: Of the price on this episode's menu.
-            time_factor: Of the latency on this episode's menu.
+            time_factor: Time factor of the latency on this episode's menu.
         """
         seconds = reply.seconds or reply.tokens_out / HOSTED_TOKENS_PER_SECOND
         self.cost_usd += cost_factor * reply.cost_usd
@@ -200,7 +200,7 @@ class ModelAgent:
         """
         Args:
             pool: Has the model.
-            name: Of the model in llm.models.
+            name: Name of the model in llm.models.
         """
         self.pool = pool
         self.name = name
@@ -229,7 +229,7 @@ class ConversationRunner:
             llm: Their settings, for the descriptions of experts.
             team: Agent, user and experts.
             max_turns: Replies of the agent, and of the user, at the most.
-            temperature: Of all models of llm.models; None for that of each model's settings.
+            temperature: Temperature of all models of llm.models; None for that of each model's settings.
             agent: Who replies for the service; None for the team's model of llm.models.
         """
         self.pool = pool
@@ -246,8 +246,8 @@ class ConversationRunner:
 
         Args:
             assignments: Tasks of tau2-bench, each with the models that may be asked.
-            samples: Of each, the index of the trial.
-            seed: Of the random numbers of all models.
+            samples: Samples of each, the index of the trial.
+            seed: Seed of the random numbers of all models.
 
         Returns:
             Scored episodes, in the order of the assignments.
@@ -302,7 +302,7 @@ class ConversationRunner:
         Args:
             episode: The conversation so far.
             speaker: Who replies: the agent, with functions and experts, or the user, with functions of its own.
-            seed: Of the conversations; every turn of every trial draws with a seed of its own.
+            seed: Seed of the conversations; every turn of every trial draws with a seed of its own.
 
         Returns:
             The request. Its field `sample` is the trial, so that replies of each trial are recorded.
@@ -337,7 +337,7 @@ class ConversationRunner:
         Args:
             episodes: In which the agents replied.
             requests: What the agents read.
-            replies: Of the agents, one for each episode.
+            replies: Replies of the agents, one for each episode.
 
         Returns:
             Replies of experts by the index of the episode, then by the index of the call.
@@ -381,7 +381,7 @@ class ConversationRunner:
         Args:
             episode: The conversation.
             speaker: "agent" or "user".
-            reply: Of the speaker.
+            reply: Reply of the speaker.
             expert_replies: By the index of the call.
         """
         episode.turns[speaker] += 1

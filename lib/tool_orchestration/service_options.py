@@ -52,7 +52,7 @@ def check_numbers(options: argparse.Namespace, names: Sequence[str]) -> None:
     """Raise ParamsError for a number that cannot be.
 
     Args:
-        options: Of the command line.
+        options: Options of the command line.
         names: Options that are counts, or None.
     """
     for name in names:
@@ -70,9 +70,9 @@ def load_tasks(
 
     Args:
         sources: As tau2:retail.
-        split: Of the domains; None for the tasks that scores are published on.
+        split: Split of the domains; None for the tasks that scores are published on.
         limit: Tasks of each domain at the most, drawn at random; None for all.
-        seed: Of the draw.
+        seed: Seed of the draw.
 
     Returns:
         A data set per domain.
@@ -101,12 +101,12 @@ def open_pool(
 
     Args:
         llm: The models, with prices and the spending limit.
-        names: Of those that may be asked, each once.
-        folder: Of the run.
-        temperature: Of all models; None for that of each model's settings.
+        names: Names of those that may be asked, each once.
+        folder: Folder of the run.
+        temperature: Temperature of all models; None for that of each model's settings.
         experts: Those among them that are asked questions by `ExpertPool.ask`, as `measure_calls` does.
-        rank: Of this process.
-        num_processes: That ask side by side.
+        rank: Rank of this process.
+        num_processes: Number of processes that ask side by side.
 
     Yields:
         The models under their own names; they are closed behind it.

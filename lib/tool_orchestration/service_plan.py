@@ -31,8 +31,8 @@ def plan_episodes(
         items: Tasks.
         num_samples: Trials of each.
         max_turns: Replies of the agent, and of the user, at the most.
-        policy_tokens: Of a turn of the agent, where that is the policy, which nobody is paid for; None for an agent of
-            llm.models.
+        policy_tokens: Tokens of a turn of the agent, where that is the policy, which nobody is paid for; None for an
+            agent of llm.models.
 
     Returns:
         Calls of the agent (none of a policy), of the user, and where there are experts of the most expensive of them

@@ -26,7 +26,7 @@ class PolicyAgent:
     Attributes:
         generator: The policy's; its end tokens and stop strings end a turn.
         conversation: Turns messages into its tokens, and its tokens into calls.
-        name: In tables.
+        name: Name in tables.
         temperature: At which turns are sampled; 0 is greedy.
     """
 

@@ -65,9 +65,9 @@ def make_expert_offer(
     """Make the menu entry of the tool that asks a model.
 
     Args:
-        name: Of the model in llm.models.
-        typical_cost_usd: Of a usual call; nan where it was not measured.
-        typical_seconds: Of a usual call; nan where it was not measured.
+        name: Name of the model in llm.models.
+        typical_cost_usd: Cost in USD of a usual call; nan where it was not measured.
+        typical_seconds: Seconds of a usual call; nan where it was not measured.
 
     Returns:
         The entry, whose price and latency are factors on what a call costs and takes.
@@ -124,7 +124,7 @@ def write_expert_messages(
     Args:
         domain: With its policy.
         agent_messages: What the agent read so far, its system message first.
-        question: Of the agent.
+        question: Question of the agent.
 
     Returns:
         A system message and a user message.

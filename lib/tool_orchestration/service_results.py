@@ -36,7 +36,7 @@ def make_row(
     """Make the row of an episode.
 
     Args:
-        episode: That has ended.
+        episode: Episode that has ended.
         method: Name of the team, which stands in the column `model`.
         setting: "functions" or "functions and models".
         experts: Names of the tools that ask models.
@@ -84,7 +84,7 @@ def estimate_passes(rows: pd.DataFrame, largest_k: int) -> pd.DataFrame:
     """Estimate pass^k and pass@k of every team and domain.
 
     Args:
-        rows: Of the outcome table.
+        rows: Rows of the outcome table.
         largest_k: Number of trials of a task.
 
     Returns:
@@ -142,7 +142,7 @@ def summarize(rows: pd.DataFrame, largest_k: int) -> pd.DataFrame:
     """Summarize the outcome table by team and domain.
 
     Args:
-        rows: Of the outcome table.
+        rows: Rows of the outcome table.
         largest_k: Number of trials of a task.
 
     Returns:

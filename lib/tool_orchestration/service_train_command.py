@@ -162,8 +162,8 @@ class TrainingInputs:
     """The inputs of a training, checked before anything large is read or any model is called.
 
     Attributes:
-        options: Of the command line.
-        settings: Of ToolOrchestra, those of --set among them.
+        options: Options of the command line.
+        settings: Settings of ToolOrchestra, those of --set among them.
         llm: The user and the experts alone, with prices and the spending limit.
         train: Tasks to learn from.
         test: Tasks of the evaluation; none of them is in train.
@@ -192,7 +192,7 @@ def read_inputs(options: argparse.Namespace) -> TrainingInputs:
     """Read and check the inputs of a training.
 
     Args:
-        options: Of the command line.
+        options: Options of the command line.
 
     Returns:
         The inputs.
@@ -239,7 +239,7 @@ def make_loop_settings(inputs: TrainingInputs) -> LoopSettings:
     """Make the settings of the training loop.
 
     Args:
-        inputs: Of the training; what the command line leaves open is as in the profile.
+        inputs: Inputs of the training; what the command line leaves open is as in the profile.
 
     Returns:
         The settings: updates, conversations of each, and the limits of turns and tokens.
@@ -261,7 +261,7 @@ def write_longest_prompt(inputs: TrainingInputs) -> str:
     """Write the longest prompt that the policy may have to read, from which its memory is planned.
 
     Args:
-        inputs: Of the training.
+        inputs: Inputs of the training.
 
     Returns:
         The prompt.
@@ -284,8 +284,8 @@ def plan_costs(inputs: TrainingInputs, loop: LoopSettings) -> list[str]:
     """Plan the calls of an update and of the whole run, in sentences with their largest number and cost.
 
     Args:
-        inputs: Of the training.
-        loop: Of the updates.
+        inputs: Inputs of the training.
+        loop: Settings of the updates.
 
     Returns:
         A sentence about an update, and one about the run.
@@ -350,7 +350,7 @@ def train(options: argparse.Namespace) -> None:
     """Train, evaluate and write the report.
 
     Args:
-        options: Of the command line.
+        options: Options of the command line.
 
     Raises:
         ParamsError, TaskError: Something of the input is wrong; nothing was asked or read yet.
@@ -414,7 +414,7 @@ def make_policy(controller: Controller, name: str) -> PolicyAgent:
 
     Args:
         controller: The model of the run.
-        name: Of its folder, for messages.
+        name: Name of its folder, for messages.
 
     Raises:
         PromptError: Its chat template can show no conversation with a user and tools.
@@ -431,7 +431,7 @@ def check_room(inputs: TrainingInputs, policy: PolicyAgent) -> None:
     """Check that the context window has room for the prompt of a task and a turn.
 
     Args:
-        inputs: Of the training.
+        inputs: Inputs of the training.
         policy: Has tokenizer and window.
 
     Raises:
@@ -452,7 +452,7 @@ def measure_experts(
     """Measure cost and latency of a call to each expert, once per folder.
 
     Args:
-        inputs: Of the training.
+        inputs: Inputs of the training.
         pool: The opened experts.
         folder: Keeps the measurement.
         share: The process's share of the run.
@@ -482,7 +482,7 @@ def describe_run(
     """Describe the settings that decide the numbers of the run, for its folder and its report.
 
     Args:
-        inputs: Of the training.
+        inputs: Inputs of the training.
         loop: Updates, batch and lengths of turns.
         policy: The trained model.
 
@@ -533,9 +533,9 @@ def write_report(
     """Compare the policy before and after training with the experts, write all files, and print the result.
 
     Args:
-        inputs: Of the run.
+        inputs: Inputs of the run.
         outcome: Rows before training, after training, and of every expert by itself.
-        described: Of `describe_run`.
+        described: What `describe_run` returned.
         memory: The planned memory.
         progress: Prints sentences.
     """

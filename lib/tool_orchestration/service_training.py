@@ -187,7 +187,7 @@ def reprice(episode: ServiceEpisode, assignment: Assignment, tool: str) -> None:
     """Count what a model that served a customer alone costs at the price of a menu, for the user of that menu.
 
     Args:
-        episode: Of the model.
+        episode: Episode of the model.
         assignment: Has the menu and the preference.
         tool: Name of the tool that asks the model; where it is not on the menu, the price is its own.
     """
@@ -272,7 +272,7 @@ def reward_methods(outcome: TrainingOutcome) -> TrainingOutcome:
     about the same task, and weighed by the task's preference.
 
     Args:
-        outcome: Of the training.
+        outcome: Outcome of the training.
 
     Returns:
         The outcome with the columns reward and score, which is that of the paper's benchmark.

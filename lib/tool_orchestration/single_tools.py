@@ -118,7 +118,7 @@ def count_failures(replies: Sequence[ExpertReply]) -> dict[str, int]:
     """Count the replies of tools that hold no answer.
 
     Args:
-        replies: Of any tools.
+        replies: Replies of any tools.
 
     Returns:
         How many the infrastructure lost (failed), the model's own limit cut (truncated), and failed otherwise

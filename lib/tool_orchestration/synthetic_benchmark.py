@@ -117,7 +117,7 @@ def compare_variants(settings: ToolSyntheticSettings, progress: sweep.JobProgres
     but those with malformed calls on usual menus alone.
 
     Args:
-        settings: Of the synthetic environment.
+        settings: Settings of the synthetic environment.
         progress: Called with the fraction that is done.
 
     Returns:
@@ -156,7 +156,8 @@ def map_steering(settings: ToolSyntheticSettings, progress: sweep.JobProgress) -
     """Trains ToolOrchestra at several ratios of prices, for how steering grows with headroom and with updates.
 
     Args:
-        settings: Of the synthetic environment; `spreads` are the ratios between the highest and the lowest list price.
+        settings: Settings of the synthetic environment; `spreads` are the ratios between the highest and the lowest
+            list price.
         progress: Called with the fraction that is done.
 
     Returns:

@@ -30,7 +30,7 @@ def make_prompted_solvers(
         environment: Executes tool calls; its pool has the models.
         office_offer: The price of the functions of an office, which prompts say.
         models: Names in llm.models.
-        max_turns: Of a try.
+        max_turns: Largest number of turns of a try.
 
     Returns:
         Solvers by name.
@@ -54,7 +54,7 @@ def solve_prompted(
         environment: Executes tool calls; its pool has the model.
         office_offer: The price of the functions of an office.
         model: Its name in llm.models.
-        max_turns: Of a try.
+        max_turns: Largest number of turns of a try.
         tasks: Office tasks.
         attempt: Number of the try, which decides the random numbers.
 
@@ -73,8 +73,8 @@ def measure_solvers(solvers: Mapping[str, Solver], tasks: Sequence[Task]) -> dic
     """Measure the share of a few tasks that each solver solves in one try.
 
     Args:
-        solvers: By name.
-        tasks: Of which PROBE_TASKS are tried, evenly spread over the list and so over its domains.
+        solvers: Solvers by name.
+        tasks: Tasks, of which PROBE_TASKS are tried, evenly spread over the list and so over its domains.
 
     Returns:
         Shares by name, in the order of the solvers; 0 where there are no tasks.

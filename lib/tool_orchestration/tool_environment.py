@@ -162,7 +162,7 @@ class ToolEnvironment:
         """Parse a turn of the orchestrator.
 
         Args:
-            episode: Whose menu says which calls are valid.
+            episode: Episode whose menu says which calls are valid.
             text: What the orchestrator wrote, such as `<call> tool words </call>` or `<answer> 8 </answer>`.
 
         Returns:
@@ -299,8 +299,8 @@ class ToolEnvironment:
         """Charge a model's reply at the price of the menu.
 
         Args:
-            reply: Of the model, with its cost at the list price.
-            name: Of the tool.
+            reply: Reply of the model, with its cost at the list price.
+            name: Name of the tool.
             offer: The tool's entry on the menu, whose price and latency are factors on what the model takes.
 
         Returns:
@@ -348,7 +348,7 @@ class ToolEnvironment:
 
         Args:
             reply: What the model wrote.
-            name: Of the writer tool.
+            name: Name of the writer tool.
             offer: The tool's entry on the menu, with price and latency.
 
         Returns:
@@ -389,7 +389,7 @@ class ToolEnvironment:
         """Call a function: one of the episode's office, or a local tool such as the calculator.
 
         Args:
-            episode: Whose office database an office function reads or changes.
+            episode: Episode whose office database an office function reads or changes.
             call: The function's name, and its arguments as a line of words.
             offer: The function's entry on the menu; its price is charged for failed calls too.
 
@@ -454,7 +454,7 @@ def score_episodes(
     """Score episodes that have ended, in their attribute `correct`.
 
     Args:
-        episodes: Of questions and office tasks; `correct` is set to 0, 1, a judge's score, or nan.
+        episodes: Episodes of questions and office tasks; `correct` is set to 0, 1, a judge's score, or nan.
         pool: Has the models of a scorer that is a judge.
         scorer: How answers to questions are scored; None for the strict rule of the procedural families and for the
             three criteria of office tasks.
@@ -473,8 +473,7 @@ def score_outcome(episode: ToolEpisode) -> float:
         episode: A finished episode.
 
     Returns:
-        1.0 if the answer to a question is correct, or if an office task meets its three criteria (execution,
-        fidelity,
+        1.0 if the answer to a question is correct, or if an office task meets its three criteria (execution, fidelity,
         completeness); else 0.0; nan where the infrastructure lost a reply.
     """
     if episode.failed:
@@ -493,7 +492,7 @@ def score_answers(episodes: Sequence[ToolEpisode], pool: ExpertPool, scorer: Sco
     An episode without an answer keeps its outcome of 0; one of which the infrastructure lost a reply has nan.
 
     Args:
-        episodes: Of questions that have ended.
+        episodes: Episodes of questions that have ended.
         pool: Runs the scorer, which may be one of its models.
         scorer: Scores the text of an answer.
     """

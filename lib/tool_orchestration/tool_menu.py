@@ -178,7 +178,7 @@ def make_function_offer(name: str, prices: PriceList, skills: Mapping[str, int])
     """Make the menu entry of a function at its list price, which every call costs.
 
     Args:
-        name: Of the function, a key of `prices.calls`.
+        name: Name of the function, a key of `prices.calls`.
         prices: The price list.
         skills: For each kind of question that it is good at, the highest difficulty at which it is.
 

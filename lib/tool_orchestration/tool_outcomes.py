@@ -135,7 +135,7 @@ def read_model_card(llm: LLMSettings, name: str, models: str | Path) -> dict[str
 
     Args:
         llm: The models.
-        name: Of the model in llm.models.
+        name: Name of the model in llm.models.
         models: Folder of the lab models.
 
     Returns:

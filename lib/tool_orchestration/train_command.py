@@ -315,7 +315,7 @@ def train(options: argparse.Namespace) -> None:
     """Train, evaluate and write the report.
 
     Args:
-        options: Of the command line.
+        options: Options of the command line.
 
     Raises:
         ParamsError, TaskError, ScorerError: Something of the input is wrong; nothing was asked or read yet.
@@ -514,10 +514,10 @@ def write_report(
     """Compare the orchestrator before and after training with the baselines, write all files, and print the result.
 
     Args:
-        inputs: Of the run.
+        inputs: Inputs of the run.
         system: The training.
         outcome: Its rows: before training, after training, and of every model by itself.
-        settings: Of `describe_run`.
+        settings: What `describe_run` returned.
         memory: The planned memory.
         progress: Prints sentences.
     """

@@ -53,7 +53,7 @@ class UserQuestion:
     Attributes:
         dialogue: The user's.
         text: The question.
-        seed: Of a user that is a language model.
+        seed: Seed of a user that is a language model.
     """
 
     dialogue: UserDialogue

@@ -54,7 +54,7 @@ def compute_rewards(
     preferences. Beside it stands the score of the paper's benchmark, relative to the orchestrator before training.
 
     Args:
-        outcome: Of the training; its `baselines` have a row per model, used by itself, and question.
+        outcome: Outcome of the training; its `baselines` have a row per model, used by itself, and question.
         tools: Names of the tools in the order of outcome and preference vectors.
 
     Returns:
@@ -323,7 +323,7 @@ def describe_steering(estimates: pd.DataFrame) -> list[str]:
     """Describe in sentences how much an orchestrator follows the user's preferences.
 
     Args:
-        estimates: Of `estimate_steering`: a row per orchestrator, before and after training.
+        estimates: What `estimate_steering` returned: a row per orchestrator, before and after training.
 
     Returns:
         A sentence per orchestrator: how many dollars a question more are spent for users who care for accuracy only

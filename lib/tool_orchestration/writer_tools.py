@@ -50,7 +50,7 @@ class WriterTool:
 
     Attributes:
         name: QUERY_WRITER or CODE_WRITER.
-        model: Of llm.models, that writes.
+        model: Model of llm.models, that writes.
         executor: The search or the sandbox.
     """
 
@@ -63,7 +63,7 @@ class WriterTool:
 
         Args:
             question: The orchestrator's question.
-            seed: Of the model's reply.
+            seed: Seed of the model's reply.
 
         Returns:
             A request for a query or a program that answers the question.
@@ -146,7 +146,7 @@ def _explain_absence(
 
     Args:
         llm: The models that may be named.
-        name: Of the tool.
+        name: Name of the tool.
         model: Name in llm.models of the model that would write.
         executor: Name of the function that would execute what the model writes.
         functions: Names of the functions on menus.
