@@ -39,7 +39,11 @@ then:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """Makes the parser of the command line."""
+    """Makes the parser of the command line of `router collect`.
+
+    Returns:
+        The parser.
+    """
     parser = argparse.ArgumentParser(
         prog="python -m lib router collect",
         description=__doc__,
@@ -83,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Collects outcomes.
 
     Args:
-        arguments: Of the command line.
+        arguments: Arguments of the command line.
 
     Returns:
         0; or 2 where something is wrong or the money is spent, which one line on standard error says; or 130 where it
@@ -108,7 +112,7 @@ def run(options: argparse.Namespace) -> int:
     """Asks the models for what the outcome table lacks, and writes the table.
 
     Args:
-        options: Of the command line, as `make_parser` reads them.
+        options: Options of the command line, as `make_parser` reads them.
 
     Returns:
         0. Errors are raised, for `main` to report.
@@ -155,7 +159,13 @@ def run(options: argparse.Namespace) -> int:
 
 
 def load_questions(options: argparse.Namespace) -> Dataset:
-    """Loads the questions that the command line names, and prints what was noted on reading them.
+    """Loads the questions that the command line names, and prints the notes of their reader.
+
+    Args:
+        options: Options of the command line.
+
+    Returns:
+        The questions, with a scorer.
 
     Raises:
         ScorerError: They have no reference answers, and no scorer is named that needs none.
@@ -214,7 +224,17 @@ async def collect_and_close(
 
 
 def read_names(options: argparse.Namespace) -> list[str]:
-    """Checks all numbers of the command line and returns the models' names; ValueError names a wrong value."""
+    """Reads the models' names from the command line, and checks all numbers of the command line.
+
+    Args:
+        options: Options of the command line.
+
+    Returns:
+        Names in llm.models.
+
+    Raises:
+        ValueError: An option has a wrong value; the message names it.
+    """
     names = [name.strip() for name in options.models.split(",") if name.strip()]
     if len(set(names)) < 2 or len(set(names)) < len(names):
         raise ValueError(f"--models {options.models}: name two or more models, each once, as a,b")

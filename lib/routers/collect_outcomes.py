@@ -88,12 +88,15 @@ def hash_messages(messages: Sequence[Mapping[str, Any]]) -> str:
 
 
 def list_calls(dataset: Dataset, models: Sequence[str], num_samples: int) -> list[OutcomeCall]:
-    """Lists all calls, item after item, so that an unfinished table has complete items.
+    """Lists all calls of models, item after item, so that an unfinished table has complete items.
 
     Args:
         dataset: The questions. Where two of them share an id, the second gets another one, such as "7 (2)".
         models: Names in llm.models.
         num_samples: Number of samples for each question and model.
+
+    Returns:
+        A call for each question, model and sample; a question that occurs twice is asked once.
     """
     calls = []
     hashes_by_id: dict[str, list[str]] = {}
@@ -135,7 +138,7 @@ def read_rows(table: Path, settings: CollectSettings) -> pd.DataFrame:
 
     Args:
         table: The Parquet file; it need not exist.
-        settings: Of this run.
+        settings: Settings of this run.
 
     Returns:
         The rows, none where there is no file.
@@ -168,13 +171,23 @@ def read_rows(table: Path, settings: CollectSettings) -> pd.DataFrame:
 
 
 def select_remaining(calls: Sequence[OutcomeCall], rows: pd.DataFrame) -> list[OutcomeCall]:
-    """Selects the calls without an outcome; failed ones are repeated, unless a content filter refused them."""
-    is_final = rows["correct"].notna() | rows["failure"].astype(str).str.startswith("moderation")
-    final = rows[is_final]
-    finished = set(
-        zip(final["item"], final["model"], final["sample"], final["prompt_hash"], strict=True)
+    """Selects the calls that have no outcome yet.
+
+    Failed calls are repeated, except those that a content filter refused.
+
+    Args:
+        calls: All calls of the table.
+        rows: The rows of the table so far.
+
+    Returns:
+        The calls to make.
+    """
+    is_refused = rows["failure"].astype(str).str.startswith("moderation")
+    finished = rows[rows["correct"].notna() | is_refused]
+    finished_keys = set(
+        finished[["item", "model", "sample", "prompt_hash"]].itertuples(index=False, name=None)
     )
-    return [call for call in calls if call.key not in finished]
+    return [call for call in calls if call.key not in finished_keys]
 
 
 def write_rows(
@@ -200,7 +213,12 @@ def write_rows(
 
 
 def write_prompts(table: Path, calls: Sequence[OutcomeCall]) -> None:
-    """Writes the prompts to a file beside the table; those of earlier runs are kept."""
+    """Writes the prompts to a file beside the table; prompts of earlier runs are kept.
+
+    Args:
+        table: Path of the table.
+        calls: Calls with their prompts.
+    """
     path = get_prompts_path(table)
     lines = {}
     if path.is_file():
@@ -223,7 +241,16 @@ def write_prompts(table: Path, calls: Sequence[OutcomeCall]) -> None:
 def plan_calls(
     models: Mapping[str, ChatModel], calls: Sequence[OutcomeCall], settings: CollectSettings
 ) -> list[PlannedCalls]:
-    """Plans the remaining calls of each model, with upper bounds on their tokens."""
+    """Estimates the calls and tokens of each model at the most.
+
+    Args:
+        models: The chat models by name.
+        calls: The calls to make.
+        settings: Temperature, tokens and seed of a request.
+
+    Returns:
+        A plan for each model, whose cost can be announced.
+    """
     planned = []
     for name in dict.fromkeys(call.model for call in calls):
         requests = [make_request(call, settings) for call in calls if call.model == name]
@@ -234,7 +261,16 @@ def plan_calls(
 def plan_judgements(
     judge: ChatModel, calls: Sequence[OutcomeCall], settings: CollectSettings
 ) -> PlannedCalls:
-    """Plans the calls of a judge, with upper bounds on their tokens: every question with the longest possible reply."""
+    """Estimates the calls and tokens of a judge at the most, who reads each question with the longest possible reply.
+
+    Args:
+        judge: The chat model that judges.
+        calls: The calls whose replies are judged.
+        settings: Temperature, tokens and seed of a request.
+
+    Returns:
+        The plan, whose cost can be announced.
+    """
     requests = [make_request(call, settings) for call in calls]
     questions = plan_requests(judge, requests)
     tokens_in = questions.tokens_in + questions.tokens_out
@@ -293,10 +329,10 @@ async def collect_outcomes(
     """Makes calls in batches, and writes the table after each.
 
     Args:
-        models: By name.
-        scorer: Of the replies.
+        models: Models by name.
+        scorer: Scorer of the replies.
         calls: Those that remain.
-        settings: Of the requests.
+        settings: Settings of the requests.
         table: The Parquet file.
         rows: Those that it has.
         report: Gets a line after each batch.
@@ -335,7 +371,7 @@ async def score_replies(
     """Scores replies and makes their rows of the table.
 
     Args:
-        scorer: Of the replies that the infrastructure did not fail.
+        scorer: Scorer of the replies that the infrastructure did not fail.
         answered: Calls and replies.
 
     Returns:
@@ -358,12 +394,15 @@ async def score_replies(
 
 
 def make_row(call: OutcomeCall, reply: Reply, score: Score | None) -> dict[str, Any]:
-    """Makes the row of one call.
+    """Makes the row of the outcome table for one call.
 
     Args:
-        call: What was asked.
-        reply: What came back.
-        score: Of the reply; None where the infrastructure failed.
+        call: Question, model and sample.
+        reply: The model's reply.
+        score: Score of the reply; None where the infrastructure failed.
+
+    Returns:
+        The columns of the row by name.
     """
     failure = ""
     if reply.failure is not None:
@@ -389,7 +428,14 @@ def make_row(call: OutcomeCall, reply: Reply, score: Score | None) -> dict[str, 
 
 
 def summarize(rows: pd.DataFrame) -> pd.DataFrame:
-    """Summarizes rows by model: calls, failed (calls without an outcome), accuracy, and mean cost_usd and seconds."""
+    """Summarizes an outcome table by model.
+
+    Args:
+        rows: A row per call.
+
+    Returns:
+        A row per model: calls, failed (calls without an outcome), accuracy, and mean cost_usd and seconds of a call.
+    """
     by_model = rows.groupby("model", sort=False)
     return pd.DataFrame(
         {

@@ -133,7 +133,11 @@ class MethodComparison:
         return self.estimates[method, condition]
 
     def to_frame(self) -> pd.DataFrame:
-        """The estimates, a row for each method and condition; intervals as NAME, NAME_ci_low, NAME_ci_high."""
+        """Converts the estimates to a table.
+
+        Returns:
+            A row for each method and condition; intervals are columns NAME, NAME_ci_low, NAME_ci_high.
+        """
         rows = []
         for method, condition in itertools.product(self.methods, CONDITIONS):
             estimate = self.at(method, condition)
@@ -206,7 +210,7 @@ def make_choices(
 
 
 def choose_by_matrix_factorization(table: OutcomeTable, fold: Fold, cv_repeat: int) -> Choices:
-    """Predicts by matrix factorization, fitted on the train items, and chooses models at every rate.
+    """Fits a matrix factorization on the train items, and chooses a model for every item at every rate.
 
     A rate is the price at which expected cost is subtracted from the predicted probability of being correct; see
     `headroom.choose_at_rates`.
@@ -215,6 +219,9 @@ def choose_by_matrix_factorization(table: OutcomeTable, fold: Fold, cv_repeat: i
         table: The recorded outcomes.
         fold: Train, dev and test items.
         cv_repeat: Index of the repeat of the cross-validation, which seeds the initial weights.
+
+    Returns:
+        Outcomes of the chosen models, (rates, items).
     """
     features = headroom.standardize_features(table.features, fold.train)
     # Folds of a repeat differ in their test items, so that the first one names them.
@@ -228,7 +235,16 @@ def choose_by_matrix_factorization(table: OutcomeTable, fold: Fold, cv_repeat: i
 def _collect_outcomes(
     table: OutcomeTable, folds: Sequence[Fold], scores: Mapping[str, HeldOutScores]
 ) -> dict[tuple[str, str], ItemOutcomes]:
-    """Collects the outcomes of one repeat by (method, condition)."""
+    """Collects the outcomes of all methods in one repeat of the cross-validation.
+
+    Args:
+        table: The recorded outcomes.
+        folds: Train, dev and test items of the repeat.
+        scores: Held-out scores by method.
+
+    Returns:
+        Outcomes by (method, condition).
+    """
     outcomes = {}
     for method, method_scores in scores.items():
         for condition, condition_outcomes in _select_conditions(method_scores).items():
@@ -244,7 +260,14 @@ def _collect_outcomes(
 
 
 def _select_conditions(scores: HeldOutScores) -> dict[str, ItemOutcomes]:
-    """Selects a method's outcomes in each condition of `CONDITIONS`."""
+    """Selects a method's outcomes in each condition: same money, half the cost, equal quality.
+
+    Args:
+        scores: Held-out scores at several levels of cost.
+
+    Returns:
+        Outcomes by condition.
+    """
     # Levels are fractions of the best constant's cost.
     same = model_selection.LEVELS.index(1.0)
     half = model_selection.LEVELS.index(0.5)
@@ -258,7 +281,15 @@ def _select_conditions(scores: HeldOutScores) -> dict[str, ItemOutcomes]:
 def _explain_unavailable(
     table: OutcomeTable, scores: Mapping[str, HeldOutScores]
 ) -> dict[str, str]:
-    """By method that has no scores, the reason why this table does not allow it."""
+    """Explains for each method without scores why this table does not allow it.
+
+    Args:
+        table: The recorded outcomes.
+        scores: Held-out scores of the methods that were possible.
+
+    Returns:
+        The reason by method.
+    """
     reasons = {}
     if STOP_OR_ESCALATE not in scores:
         reasons[STOP_OR_ESCALATE] = (
@@ -281,6 +312,9 @@ def _estimate_all(
     Args:
         outcomes_by_repeat: For each repeat, outcomes by (method, condition).
         groups: (items,), the group of each item, over which intervals are taken.
+
+    Returns:
+        Accuracy, cost, gains and cost ratio by (method, condition), each with an interval.
     """
     correct = {}  # by method and condition, (repeats, items)
     cost_usd = {}

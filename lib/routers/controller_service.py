@@ -122,7 +122,14 @@ class ServedExperts:
         return [future.result() for future in futures]
 
     async def _ask_one(self, query: ExpertQuery) -> ExpertReply:
-        """Asks one expert; where it gives none, the reply has a failure."""
+        """Asks one expert model.
+
+        Args:
+            query: The expert, the text and the conversation so far.
+
+        Returns:
+            The reply; one with a failure where the expert gives none.
+        """
         backend = self._backends[query.expert]
         turns = (*query.history, ("user", query.text))
         body = {
@@ -237,6 +244,11 @@ class ControllerBackend(ModelBackend):
 
     async def iterate_chunks(self, body: Mapping[str, Any]) -> AsyncIterator[dict[str, Any]]:
         # Whether a turn is the answer is known at its end only, so the answer comes in one piece.
+        """Yields a completion as a stream of chunks.
+
+        Args:
+            body: The client's request.
+        """
         completion = await self.complete(body)
         choice = completion["choices"][0]
         head = {name: completion[name] for name in ("id", "created", "model")}
@@ -284,7 +296,14 @@ class ControllerBackend(ModelBackend):
         return BudgetTask(item, self.controller.style, label, budget_usd)
 
     def _play(self, task: BudgetTask, loop: asyncio.AbstractEventLoop) -> BudgetEpisode:
-        """Plays one episode, in a thread of its own: the controller's turns and its calls to experts.
+        """Plays one episode, the controller's turns and its calls to experts, in a thread of its own.
+
+        Args:
+            task: The question with its budget.
+            loop: Event loop in which experts are asked.
+
+        Returns:
+            The finished episode.
 
         Raises:
             ModelUnavailable: The conversation does not fit, or the network broke.
@@ -314,7 +333,15 @@ class ControllerBackend(ModelBackend):
         return episode
 
     def _write_completion(self, body: Mapping[str, Any], episode: BudgetEpisode) -> dict[str, Any]:
-        """Converts an episode to a chat completion: the answer, the tokens of all models, the calls and their costs."""
+        """Converts an episode to a chat completion.
+
+        Args:
+            body: The client's request.
+            episode: The controller's turns, with the experts' replies.
+
+        Returns:
+            The answer, the tokens of all models, and the calls with their costs.
+        """
         text, is_answer = read_final_text(episode)
         replies = episode.replies
         tokens_in = episode.prompt_length + sum(reply.tokens_in for reply in replies)
@@ -359,7 +386,15 @@ class ControllerBackend(ModelBackend):
 
 
 def _check_supported(request: CompletionRequest) -> None:
-    """Raises RequestRefused for a request that a controller cannot honour."""
+    """Checks that a controller can honour a request.
+
+    Args:
+        request: The client's request.
+
+    Raises:
+        RequestRefused: It asks for more than one reply, for tools or another format, or its last message is not the
+            user's.
+    """
     for name in _REFUSED:
         if getattr(request, name):
             raise RequestRefused(f"a controller replies with text and has no {name}", param=name)
@@ -420,7 +455,15 @@ class ControllerService(BaseService):
         self.backends[CONTROLLER_NAME] = self._backend
 
     async def choose_model(self, body: Mapping[str, Any], started: float) -> RoutedRequest:
-        """Ranks the models that may answer: the controller, then experts in case that it gives no reply."""
+        """Ranks the models that may answer: the controller, then experts in case that it gives no reply.
+
+        Args:
+            body: The client's request.
+            started: Time at which it came, in seconds.
+
+        Returns:
+            The request with its budget and the ranking.
+        """
         asked_for = body["model"]
         label = self._backend.read_budget_label(asked_for)
         budget_usd = self.controller.budget_usd_by_label[label]
@@ -433,6 +476,14 @@ class ControllerService(BaseService):
         return RoutedRequest(body, asked_for, budget_usd, None, ranking, started, 0.0)
 
     def describe_model(self, name: str) -> dict[str, Any]:
+        """Describes a model or the controller as the API's list of models does.
+
+        Args:
+            name: Name in a request, such as an expert or router@low.
+
+        Returns:
+            Identity, with the mean cost of an expert or the budgets of the controller.
+        """
         head = {"id": name, "object": "model", "created": 0, "owned_by": OWNER}
         if name in self.controller.cost_by_expert:
             return head | {"mean_cost_usd": self.controller.cost_by_expert[name]}

@@ -33,7 +33,11 @@ from lib.routers.evaluation_sentence import RoutingAnswer, answer_question
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """Makes the parser of the command line."""
+    """Makes the parser of the command line of `router evaluate`.
+
+    Returns:
+        The parser.
+    """
     formats = "\n".join(f"  {entry.name}: {entry.description}" for entry in PUBLISHED_FORMATS)
     parser = argparse.ArgumentParser(
         prog="python -m lib router evaluate",
@@ -95,7 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Evaluates every router on a table of outcomes.
 
     Args:
-        arguments: Of the command line.
+        arguments: Arguments of the command line.
 
     Returns:
         0, or 2 where the table or --out cannot be used; one line on standard error says why.
@@ -117,7 +121,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def find_output_folder(out: Path | None, table: Path) -> Path:
-    """Chooses the output folder; raises TableError, before any work is done, where --out is a file."""
+    """Chooses the output folder before any work is done.
+
+    Args:
+        out: Option --out; None for a folder beside the table.
+        table: Path of the table.
+
+    Returns:
+        The folder.
+
+    Raises:
+        TableError: --out is a file.
+    """
     if out is None:
         # A shipped table has no folder of a user, so that its evaluation lies where the command runs.
         return table.with_name(f"{table.stem}-evaluation")
@@ -129,7 +144,14 @@ def find_output_folder(out: Path | None, table: Path) -> Path:
 def read_outcomes(
     options: argparse.Namespace, settings: RecordedSettings
 ) -> OutcomeTable | ChoiceTable:
-    """Reads the table of the command line, or the shipped table of that name.
+    """Reads the table of outcomes that the command line names: a file, a log of choices, or a shipped table.
+
+    Args:
+        options: Options of the command line.
+        settings: Prices of tokens, for tables without costs.
+
+    Returns:
+        The outcomes of all models on every item, or of one chosen model an item where the file is a log.
 
     Raises:
         TableError: As in `read_outcome_table`.

@@ -352,6 +352,9 @@ def format_headroom(headroom_table: pd.DataFrame) -> pd.DataFrame:
 def describe_models(table: OutcomeTable) -> pd.DataFrame:
     """Estimates accuracy and cost of every model on all items, the most accurate model first.
 
+    Args:
+        table: The recorded outcomes.
+
     Returns:
         A row for each model: model, accuracy, accuracy_ci_low, accuracy_ci_high, cost_usd (mean per item), only_correct
         (fraction of items on which it does better than every other model).
@@ -373,7 +376,14 @@ def describe_models(table: OutcomeTable) -> pd.DataFrame:
 
 
 def format_models(table: OutcomeTable) -> pd.DataFrame:
-    """Formats the table of models for the page: accuracy, cost, and where a model beats all others."""
+    """Formats accuracy and cost of every model as a table for the page.
+
+    Args:
+        table: The recorded outcomes.
+
+    Returns:
+        Text by model and column.
+    """
     rows = []
     for model in describe_models(table).to_dict("records"):
         accuracy = Interval(
@@ -393,10 +403,13 @@ def format_models(table: OutcomeTable) -> pd.DataFrame:
 
 
 def format_policies(estimates: pd.DataFrame) -> pd.DataFrame:
-    """Formats the table of policies that were estimated from a log: accuracy by each estimator, and cost.
+    """Formats the policies that were estimated from a log as a table for the page.
 
     Args:
         estimates: As `log_evaluation.estimate_policies` returns them.
+
+    Returns:
+        Text by policy: matching choices, accuracy by each estimator, and cost.
     """
     rows = []
     for policy in estimates.to_dict("records"):

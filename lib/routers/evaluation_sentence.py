@@ -100,7 +100,10 @@ def answer_question(
 
 
 def _describe_checks(comparison: MethodComparison) -> list[str]:
-    """Describes cascades with a check of the first answer, which is assumed to be free.
+    """Describes what a cascade saves whose first answer is checked for free.
+
+    Args:
+        comparison: Estimates of all methods.
 
     Returns:
         A sentence for the perfect check and one for the poor check, each only where the whole interval of its saving at
@@ -169,6 +172,9 @@ def estimate_wins(comparison: MethodComparison) -> list[WinEstimate]:
 
     Args:
         comparison: Estimates of all methods, each with a 95 % interval of its own.
+
+    Returns:
+        For each router its gain, spending and saving, with intervals that hold for all comparisons together.
     """
     num_comparisons = _count_comparisons(comparison)
     num_groups = comparison.num_groups
@@ -218,13 +224,16 @@ def _describe_win(
     equivalence_margin: float,
     comparison: MethodComparison,
 ) -> RoutingAnswer:
-    """Writes the sentence about the router with the largest gain, and about the one with the largest saving.
+    """Writes the answer for a table on which a router gains accuracy or saves money.
 
     Args:
         best_model: Name of the best constant.
         wins: One for each router, at least one of which gains or saves.
         equivalence_margin: As for `decide_win`.
         comparison: The comparison that they come from.
+
+    Returns:
+        The verdict, a sentence about the largest gain and the largest saving, and a detail.
     """
     gaining = [win for win in wins if win.gains]
     saving = [win for win in wins if win.saves(equivalence_margin)]
@@ -261,10 +270,14 @@ def format_points(gain: Interval) -> str:
 
 
 def _describe_constant_outcomes(table: OutcomeTable, best_model: str) -> RoutingAnswer | None:
-    """Answers for a table whose outcomes leave nothing to choose.
+    """Answers for a table on which all models are wrong, or one is right on nearly all items.
+
+    Args:
+        table: The recorded outcomes.
+        best_model: Name of the most accurate model.
 
     Returns:
-        ALL_WRONG where no model is right on any item, CEILING where one is right on nearly all, else None.
+        The answer, with verdict ALL_WRONG or CEILING; None for any other table.
     """
     accuracy = float(table.correct.mean(0).max())
     if accuracy == 0:
@@ -322,13 +335,16 @@ def _describe_dominance(table: OutcomeTable, headroom_table: pd.DataFrame) -> Ro
 def _describe_headroom(
     table: OutcomeTable, headroom_table: pd.DataFrame, best_model: str, comparison: MethodComparison
 ) -> RoutingAnswer:
-    """Answers by the headroom, what a router could gain at most, for a table on which no router won.
+    """Answers for a table on which no router won, by the headroom: what a router could gain at most.
 
     Args:
         table: The recorded outcomes.
         headroom_table: As `headroom.estimate_headroom` returns it.
         best_model: Name of the best constant, the most accurate single model.
         comparison: Estimates of all methods.
+
+    Returns:
+        The verdict and a sentence.
     """
     amounts = _format_headroom(headroom_table)
     # "question is" is OPEN where the gain is large enough to be worth having.
@@ -374,7 +390,14 @@ def _describe_headroom(
 
 
 def _format_headroom(headroom_table: pd.DataFrame) -> str:
-    """Formats what could be gained at most, in accuracy and in money, beside the least that is worth having."""
+    """Formats the most that could be gained, in accuracy and in money, beside the least worthwhile gain.
+
+    Args:
+        headroom_table: As `headroom.estimate_headroom` returns it.
+
+    Returns:
+        Part of a sentence.
+    """
     accuracy = _read_interval(headroom_table, "accuracy")
     saving = _read_interval(headroom_table, "money")
     least_points = 100 * headroom.MIN_WORTHWHILE_GAIN["accuracy"]
@@ -397,7 +420,15 @@ def _format_share(share: Interval) -> str:
 
 
 def _format_detectable_effect(headroom_table: pd.DataFrame, question: str) -> str:
-    """Formats the minimum detectable effect of a question beside the least gain that is worth having."""
+    """Formats the minimum detectable effect of a question beside the least worthwhile gain.
+
+    Args:
+        headroom_table: As `headroom.estimate_headroom` returns it.
+        question: accuracy or money.
+
+    Returns:
+        Part of a sentence.
+    """
     effect = find_mde(headroom_table, question)
     least = headroom.MIN_WORTHWHILE_GAIN[question]
     if question == "accuracy":

@@ -96,12 +96,15 @@ class RecordedResults:
 def run(
     settings: RecordedSettings, names: Sequence[str] = tuple(tables.SHIPPED), runs: Path = RUNS
 ) -> RecordedResults:
-    """Replays shipped tables of outcomes; jobs that are finished are read from disk.
+    """Evaluates routers on shipped tables of outcomes; jobs that are finished are read from disk.
 
     Args:
         settings: Settings of lesson 08.
         names: Names of shipped tables, keys of `tables.SHIPPED`.
         runs: Folder in which jobs are stored.
+
+    Returns:
+        Tables of scores and estimates, with a description of every table.
     """
     jobs = [make_job(settings, name) for name in names]
     context = RunContext.without_models(runs, settings.jobs)
@@ -128,7 +131,15 @@ def list_versions() -> dict[str, int]:
 
 
 def make_job(settings: RecordedSettings, name: str) -> sweep.Job:
-    """Makes the job of one shipped table, with the hashes of the files that the table is read from."""
+    """Makes the job that evaluates routers on one shipped table.
+
+    Args:
+        settings: Settings of lesson 08.
+        name: Name of the table.
+
+    Returns:
+        The job; the hashes of the table's files enter its cache key.
+    """
     file_hashes = []
     for file in tables.FILES[name]:
         file_hashes.append(artifacts.sha256_file(tables.OUTCOMES_FOLDER / file))
@@ -144,7 +155,14 @@ def make_job(settings: RecordedSettings, name: str) -> sweep.Job:
 
 
 def replay_shipped_table(run: JobRun) -> dict[str, float | str]:
-    """Replays the table of a job, writes its frames, and returns its description."""
+    """Evaluates routers on the table of a job, and writes the results.
+
+    Args:
+        run: The job in progress.
+
+    Returns:
+        The description of the table: its size, best constant and currency.
+    """
     settings = run.read_section("settings", RecordedSettings)
     prices = run.read_section("prices", PriceSettings)
     table = tables.load_shipped(run.settings["table"], prices, settings.items)
@@ -216,9 +234,15 @@ def replay_table(
 
 
 def _average_repeats(rows_by_repeat: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Averages the rows of all repeats: one row per method, condition and item.
+    """Averages outcomes over the repeats of the cross-validation.
 
     Repeats share the same recorded outcomes, so they are no independent runs and are averaged within an item.
+
+    Args:
+        rows_by_repeat: For each repeat a row per method, condition and item.
+
+    Returns:
+        A row per method, condition and item.
     """
     mean_outcomes = {}
     for column in ("correct", "cost_usd"):
@@ -228,7 +252,14 @@ def _average_repeats(rows_by_repeat: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 
 def _average_items(rows_by_repeat: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Averages correct and cost_usd over items: one row per repeat, method and condition."""
+    """Averages correct and cost_usd over the items of each repeat.
+
+    Args:
+        rows_by_repeat: For each repeat a row per method, condition and item.
+
+    Returns:
+        A row per repeat, method and condition.
+    """
     averages_by_repeat = []
     for cv_repeat, rows in enumerate(rows_by_repeat):
         by_condition = rows.groupby(["method", "condition"], sort=False)

@@ -26,7 +26,11 @@ EXAMPLES = """examples:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """Makes the parser of the command line."""
+    """Makes the parser of the command line of `router fit`.
+
+    Returns:
+        The parser.
+    """
     parser = argparse.ArgumentParser(
         prog="python -m lib router fit",
         description=__doc__,
@@ -58,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Fits and saves a router.
 
     Args:
-        arguments: Of the command line.
+        arguments: Arguments of the command line.
 
     Returns:
         0, or 2 where something is wrong; one line on standard error says what.
@@ -90,7 +94,11 @@ def check_folder(folder: Path) -> None:
 
 
 def print_report(report: dict[str, Any]) -> None:
-    """Prints the sentence, then accuracy and cost of the router and of what it is compared with."""
+    """Prints the report of a router: its sentence, then accuracy and cost beside those of simpler methods.
+
+    Args:
+        report: As `FittedRouter.report` holds it.
+    """
     print(report["sentence"])
     print(
         f"{report['items']} items in {report['groups']} groups, {report['folds']} folds; {report['method']} on "

@@ -104,6 +104,9 @@ def fit_parts(
         method: How success is predicted, one of `success_model.METHODS`.
         encoder: Name of an encoder, as `prompt_encoder.fit_encoder` takes it.
         learned_from: Indices of the items to learn from.
+
+    Returns:
+        Encoder and model, the predicted probabilities of being correct, and each model's mean cost.
     """
     fitted_encoder = fit_encoder(encoder, [table.prompts[index] for index in learned_from])
     features = fitted_encoder.encode(table.prompts)  # (items, d)
@@ -117,10 +120,14 @@ def fit_parts(
 
 
 def make_options(table: OutcomeTable, parts: FittedParts) -> model_selection.Choices:
-    """Lists what may be mixed for a budget: the router at every rate, then each model for every item.
+    """Lists the choices that may be mixed for a budget: the router at every rate, and each model for every item.
 
     The rate is the price at which expected cost is weighed against the probability of being correct, see
     `headroom.choose_at_rates`.
+
+    Args:
+        table: The recorded outcomes.
+        parts: The fitted model, with its predictions.
 
     Returns:
         Outcomes (rates + models, items).
@@ -238,8 +245,8 @@ def measure_average_quality(
         table: Outcomes with prompts.
         method: One of `success_model.METHODS`.
         encoder: As `prompt_encoder.fit_encoder` takes it.
-        num_folds: Of the cross-validation; never more than groups.
-        seed: Of the division into folds.
+        num_folds: Number of folds of the cross-validation; never more than groups.
+        seed: Seed of the division into folds.
         draws: Bootstrap resamples of the interval.
 
     Returns:
@@ -278,7 +285,15 @@ def measure_average_quality(
 
 
 def find_affordable_constant(table: OutcomeTable, budget_usd: float) -> int:
-    """Finds the index of the most accurate model whose mean cost is within the budget; the cheapest if none is."""
+    """Finds the most accurate model whose mean cost is within a budget; the cheapest model if none is.
+
+    Args:
+        table: The recorded outcomes.
+        budget_usd: Mean cost of a prompt that is allowed.
+
+    Returns:
+        Index of the model.
+    """
     mean_cost = table.cost_usd.mean(0)
     affordable = np.flatnonzero(mean_cost <= budget_usd)
     if not len(affordable):
@@ -349,7 +364,15 @@ def make_report(
 def _to_json(
     interval: stats.Interval, possible: tuple[float, float] = (-np.inf, np.inf)
 ) -> dict[str, float | None]:
-    """Converts an interval to JSON, clipped to the possible range; ends that are not known are null."""
+    """Converts an interval to JSON, clipped to the possible range.
+
+    Args:
+        interval: Value and 95 % interval.
+        possible: Smallest and largest possible value.
+
+    Returns:
+        value, ci_low, ci_high; ends that are not known are None.
+    """
     if not interval.known:
         return {"value": float(interval.value), "ci_low": None, "ci_high": None}
     ci_low, ci_high = np.clip([interval.ci_low, interval.ci_high], *possible)
@@ -362,13 +385,16 @@ def write_sentence(
     best: str,
     budget_usd: float,
 ) -> str:
-    """Says in a sentence whether choosing a model for each prompt pays at a budget.
+    """Writes a sentence on whether choosing a model for each prompt pays at a budget.
 
     Args:
         over_constant: Gain in accuracy over the best model that the budget affords; value, ci_low, ci_high.
         over_mixture: Gain in accuracy over a random mixture of models within the budget.
         best: Name of that model.
         budget_usd: Mean cost of a prompt in USD that is allowed.
+
+    Returns:
+        The sentence.
     """
     points = _write_points(over_constant)
     where = f"always {best} at ${budget_usd:g} a prompt"
@@ -404,7 +430,15 @@ def _check_prompts(table: OutcomeTable) -> None:
 
 
 def _check_budget(table: OutcomeTable, budget_usd: float) -> None:
-    """Raises TableError for a budget that does not buy the cheapest model."""
+    """Checks that a budget buys the cheapest model.
+
+    Args:
+        table: The recorded outcomes.
+        budget_usd: Mean cost of a prompt that is allowed.
+
+    Raises:
+        TableError: It does not.
+    """
     mean_cost = table.cost_usd.mean(0)
     cheapest = int(mean_cost.argmin())
     if budget_usd < mean_cost[cheapest]:

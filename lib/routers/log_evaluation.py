@@ -101,12 +101,15 @@ def estimate_policies(table: ChoiceTable) -> pd.DataFrame:
 def estimate_item_by_item(
     table: ChoiceTable, choices: np.ndarray, predicted: np.ndarray
 ) -> np.ndarray:
-    """Computes the contribution of each item to the doubly robust estimate of a policy's accuracy, which is their mean.
+    """Computes each item's contribution to the doubly robust estimate of a policy's accuracy.
 
     Args:
         table: The log.
         choices: (items,) index of the model that the policy asks.
         predicted: (items, models), outcomes that were predicted from other items of the log.
+
+    Returns:
+        (items,) numbers, whose mean is the estimate.
     """
     items = np.arange(len(table))
     # Importance weight: 0 where the log made another choice than the policy.
@@ -124,6 +127,9 @@ def estimate_policy(
         table: The log.
         choices: (items,) index of the model that the policy asks.
         predicted: (items, models), outcomes that were predicted from other items of the log.
+
+    Returns:
+        Each estimate with the ends of its interval, and the mean cost, by column name.
     """
     weight = (choices == table.chosen) / table.propensity  # (items,)
     mean_weight = float(weight.mean())
@@ -154,10 +160,13 @@ def estimate_policy(
 
 
 def write_sentence(estimates: pd.DataFrame) -> str:
-    """Says in a sentence whether choosing seems to pay: the router beside the best single model, by DR.
+    """Writes a sentence on whether choosing seems to pay, by the doubly robust estimates.
 
     Args:
         estimates: As `estimate_policies` returns them.
+
+    Returns:
+        The sentence, which compares a router with the best single model.
     """
     models = estimates[estimates["policy"] != ROUTER]
     usable = models[models["matches"] >= MIN_MATCHES]

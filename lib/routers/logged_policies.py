@@ -121,10 +121,13 @@ def estimate_value(
     Args:
         policy: (items,), the model that the policy chooses.
         logged: (items,), the model that was chosen in the log.
-        propensity: (items,), the probability of that choice.
-        reward: (items,), its outcome.
-        predicted: (items, models), q.
+        propensity: (items,), the probability of the logged choice.
+        reward: (items,), the reward of the logged choice.
+        predicted: (items, models), predicted rewards q.
         rows: Indices of the items that count.
+
+    Returns:
+        Estimates by name of the estimator.
     """
     # w = 1[a = pi(x)] / p(a)
     weight = ((policy == logged) / propensity)[rows]
@@ -132,8 +135,9 @@ def estimate_value(
     direct = predicted[rows, policy[rows]]
     residual = reward - predicted[rows, logged[rows]]
     ips = (weight * reward).mean()
-    # No logged choice is the policy's: nothing but the mean reward is known.
-    snips = ips / weight.mean() if weight.any() else reward.mean()
+    snips = reward.mean()  # where no logged choice is the policy's, nothing else is known
+    if weight.any():
+        snips = ips / weight.mean()
     return {
         "naive": float(reward.mean()),
         "direct": float(direct.mean()),

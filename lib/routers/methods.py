@@ -77,6 +77,8 @@ METRIC_NAMES = {
 MISS_RATE = 0.2
 FALSE_ALARM_RATE = 0.1
 _NUM_KNOBS = 9
+_INVERSE_PENALTY = 0.1  # C of the logistic regressions
+_MAX_ITERATIONS = 200
 _HIDDEN_SIZE = 48
 # Weight of the entropy in the first and in the last update: a saturated softmax learns nothing.
 _ENTROPY_WEIGHTS = (0.1, 0.003)
@@ -127,7 +129,19 @@ def _make_method_choices(
     folds: Sequence[Fold],
     features_by_fold: Sequence[np.ndarray],
 ) -> list[Choices]:
-    """Fits one method and lets it choose, one `Choices` for each fold; [] where the table does not allow it."""
+    """Fits one method on each fold and lets it choose a model for every item.
+
+    Args:
+        table: The recorded outcomes.
+        method: Name of the method.
+        settings: Settings of lesson 08.
+        seed: Seed of the training.
+        folds: Train, dev and test items.
+        features_by_fold: (items, d) features, standardized on each fold's train items.
+
+    Returns:
+        Outcomes of the choices for each fold; an empty list where the table does not allow the method.
+    """
     if method in REWARDS:
         reward = REWARDS[method](table)
         return train_networks(table, folds, features_by_fold, reward, settings, method, seed)
@@ -156,7 +170,7 @@ def _make_method_choices(
 
 
 def predict_logistic(features: np.ndarray, correct: np.ndarray, train: np.ndarray) -> np.ndarray:
-    """Predicts each model's probability of being correct by a logistic regression of its own.
+    """Predicts each model's probability of being correct by one logistic regression per model.
 
     Args:
         features: (items, d).
@@ -171,7 +185,8 @@ def predict_logistic(features: np.ndarray, correct: np.ndarray, train: np.ndarra
     for model in range(correct.shape[1]):
         is_correct = correct[train, model] >= 0.5
         if 0 < is_correct.sum() < len(is_correct):
-            regression = LogisticRegression(C=0.1, max_iter=200).fit(features[train], is_correct)
+            regression = LogisticRegression(C=_INVERSE_PENALTY, max_iter=_MAX_ITERATIONS)
+            regression.fit(features[train], is_correct)
             p_correct[:, model] = regression.predict_proba(features)[:, 1]
     return p_correct
 
@@ -183,6 +198,9 @@ def choose_by_prediction(table: OutcomeTable, fold: Fold, p_correct: np.ndarray)
         table: The recorded outcomes.
         fold: Its train items give the expected cost of each model.
         p_correct: (items, models), predicted probabilities of being correct.
+
+    Returns:
+        Outcomes of the chosen models, (rates, items).
     """
     all_models = np.arange(len(table.models))
     expected_cost = table.cost_usd[fold.train].mean(0)
@@ -209,12 +227,21 @@ class KnobReward:
 
 
 def make_corl_reward(table: OutcomeTable) -> KnobReward:
-    """correct . 1[cost <= B] (CoRL, eq. 5 to 7); B, in USD, is log-uniform from cheap calls to expensive ones."""
+    """Makes CoRL's reward, correct * 1[cost <= B] (eq. 5 to 7), where the knob sets the budget B.
+
+    Args:
+        table: The recorded outcomes.
+
+    Returns:
+        The reward. Knobs from 0 to 1 are budgets in USD, log-uniform from cheap calls to expensive ones.
+    """
     correct = torch.tensor(table.correct, dtype=torch.float32)
     cost_usd = torch.tensor(table.cost_usd, dtype=torch.float32)
     paid_costs = table.cost_usd[table.cost_usd > 0]
     # Knobs 0 and 1 are budgets a little below cheap calls and a little above expensive ones.
-    low, high = np.log(np.quantile(paid_costs, [0.02, 0.98]) * [0.8, 1.25])
+    cheap, expensive = np.quantile(paid_costs, [0.02, 0.98])
+    low = np.log(cheap * 0.8)
+    high = np.log(expensive * 1.25)
 
     def compute(rows: torch.Tensor, knobs: torch.Tensor) -> torch.Tensor:
         budget = torch.exp(low + (high - low) * knobs)  # (folds, batch, 1)
@@ -224,10 +251,15 @@ def make_corl_reward(table: OutcomeTable) -> KnobReward:
 
 
 def make_toolorchestra_reward(table: OutcomeTable) -> KnobReward:
-    """correct . (M_norm . P) of ToolOrchestra.
+    """Makes ToolOrchestra's reward, correct * (M_norm . P), where the knob weighs saving against outcome.
 
-    Outcome and saving, which is -cost, are normalized over the item's models: 0 is the worst, 1 the best. The user
-    weighs saving by the knob and outcome by 1 - knob.
+    Outcome and saving (-cost) are normalized over the item's models: 0 is the worst, 1 the best.
+
+    Args:
+        table: The recorded outcomes.
+
+    Returns:
+        The reward. A knob k weighs saving by k and outcome by 1 - k.
     """
     num_items, num_models = table.correct.shape
     vectors = np.column_stack([table.correct.ravel(), -table.cost_usd.ravel()])
@@ -247,7 +279,14 @@ def make_toolorchestra_reward(table: OutcomeTable) -> KnobReward:
 
 
 def make_arc_reward(table: OutcomeTable) -> KnobReward:
-    """correct - lambda . cost / unit (ARC, eq. 1); the unit is the cost of the mean call, lambda is log-uniform."""
+    """Makes ARC's utility, correct - lambda * cost / unit (eq. 1), where the knob sets lambda.
+
+    Args:
+        table: The recorded outcomes; the unit is the cost of the mean call.
+
+    Returns:
+        The reward. Knobs from 0 to 1 are log-uniform values of lambda.
+    """
     unit = float(table.cost_usd.mean()) or 1.0
     correct = torch.tensor(table.correct, dtype=torch.float32)
     cost = torch.tensor(table.cost_usd / unit, dtype=torch.float32)
@@ -353,7 +392,17 @@ def train_networks(
 def _choose_most_probable(
     table: OutcomeTable, networks: FoldNetworks, features: torch.Tensor, reward: KnobReward
 ) -> list[Choices]:
-    """Asks the most probable model for every item, at evenly spaced settings of the knob; one `Choices` per fold."""
+    """Chooses the most probable model for every item, at evenly spaced settings of the knob.
+
+    Args:
+        table: The recorded outcomes.
+        networks: A trained network for each fold.
+        features: (folds, items, d).
+        reward: Says what a setting of the knob means.
+
+    Returns:
+        Outcomes of the choices for each fold.
+    """
     knob_positions = np.linspace(0, 1, _NUM_KNOBS)
     models_by_knob = []  # by knob, (folds, items)
     for knob in knob_positions:
@@ -377,6 +426,9 @@ def _read_outcomes(
         chosen_models: (knob settings, items), model indices.
         names: A name for each knob setting.
         learned: Whether the choices were learned from the train items.
+
+    Returns:
+        Correctness and cost, (knob settings, items).
     """
     items = np.arange(len(table))
     return Choices(
@@ -429,9 +481,15 @@ def stop_or_escalate(table: OutcomeTable, fold: Fold) -> Choices:
 
 
 def choose_by_outcome(table: OutcomeTable) -> Choices:
-    """The oracle, which knows all outcomes: the model with the largest correct - rate x cost, at every rate.
+    """Chooses as the oracle, who knows all outcomes: the model with the largest correct - rate * cost, at every rate.
 
     At the smallest rate this is the cheapest of the models that are correct on the item.
+
+    Args:
+        table: The recorded outcomes.
+
+    Returns:
+        Outcomes of the chosen models, (rates, items).
     """
     unit = float(table.cost_usd.mean()) or 1.0
     # A rate just above 0 chooses the cheapest of the correct models.

@@ -51,7 +51,7 @@ class ModelBackend(ABC):
     """A model that a router can ask.
 
     Attributes:
-        name: In llm.models, and in the router.
+        name: Name in llm.models, and in the router.
         settings: Where it answers and what it charges.
     """
 
@@ -78,7 +78,14 @@ class ModelBackend(ABC):
         """
 
     def price_usage(self, usage: Mapping[str, Any] | None) -> float:
-        """Computes the cost of a reply in USD: as the server bills it, else by its tokens and the model's prices."""
+        """Computes the cost of a reply, as the server bills it or else by its tokens and the model's prices.
+
+        Args:
+            usage: The field `usage` of a completion.
+
+        Returns:
+            US dollars.
+        """
         usage = usage or {}
         billed = usage.get("cost")
         if isinstance(billed, int | float) and not isinstance(billed, bool):
@@ -114,7 +121,11 @@ class EndpointBackend(ModelBackend):
         self._session: aiohttp.ClientSession | None = None
 
     def _open_session(self) -> aiohttp.ClientSession:
-        """Opens the connections to the server, which belong to the event loop of the first request."""
+        """Opens the HTTP connections to the server with the first request, in whose event loop they belong.
+
+        Returns:
+            The session, the same one for all requests.
+        """
         if self._session is None:
             # The certificates that every other client of this project trusts.
             is_secure = self._url.startswith("https:")
@@ -184,7 +195,14 @@ class EndpointBackend(ModelBackend):
             raise ModelUnavailable(f"{self.name}: the reply broke off")
 
     def _read_chunk(self, data: str) -> dict[str, Any]:
-        """Parses one event of a stream, and replaces the server's name of the model by the one here."""
+        """Parses one event of a stream, and puts this model's name in place of the server's.
+
+        Args:
+            data: JSON of the event.
+
+        Returns:
+            The chunk.
+        """
         try:
             chunk = json.loads(data)
             is_chunk = isinstance(chunk["choices"], list)
@@ -214,7 +232,14 @@ class EndpointBackend(ModelBackend):
         )
 
     def _explain(self, error: Exception) -> ModelUnavailable:
-        """Makes the error for a connection that failed."""
+        """Makes the error for a connection that failed, without the API key in its text.
+
+        Args:
+            error: Error of the network.
+
+        Returns:
+            The error for the client.
+        """
         if isinstance(error, TimeoutError):
             return ModelUnavailable(
                 f"{self.name}: no reply within {self.settings.timeout:g} s (timeout of the model)",
@@ -285,7 +310,14 @@ class InProcessBackend(ModelBackend):
 
 
 def read_secret(name: str, settings: ModelSettings) -> str:
-    """Reads the server's API key from the environment variable that the settings name; "" where none is needed.
+    """Reads the server's API key from the environment variable that the settings name.
+
+    Args:
+        name: Name of the model, for the message.
+        settings: Address and key variable of the server.
+
+    Returns:
+        The key; "" where none is needed.
 
     Raises:
         ConfigurationError: The variable is not set.
@@ -305,8 +337,8 @@ def open_backend(name: str, settings: ModelSettings) -> ModelBackend:
     """Opens a model of llm.models for serving.
 
     Args:
-        name: In llm.models.
-        settings: Of the model.
+        name: Name in llm.models.
+        settings: Settings of the model.
 
     Returns:
         The backend; a lab model or a folder is read from disk.

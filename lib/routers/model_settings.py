@@ -27,7 +27,7 @@ def read_model_settings(profile: str, own_file: Path | None = None) -> LLMSettin
     """Reads the section llm of the settings, with the models of a user's file added.
 
     Args:
-        profile: Of params.yaml.
+        profile: Profile of params.yaml.
         own_file: The user's file; None for none. What a model does not say is taken from llm.common.
 
     Returns:
@@ -71,8 +71,8 @@ def select_models(
     Args:
         llm: All models.
         names: Those that will be asked.
-        profile: Of params.yaml, for the lab models.
-        models_folder: Of the lab models.
+        profile: Profile of params.yaml, for the lab models.
+        models_folder: Folder of the lab models.
 
     Returns:
         The settings.

@@ -49,7 +49,14 @@ def split_words(prompt: str) -> list[str]:
 
 
 def describe_surface(prompt: str) -> list[float]:
-    """Computes four features: logarithms of the numbers of characters, words and lines, and the fraction of digits."""
+    """Computes four surface features of a prompt.
+
+    Args:
+        prompt: The text.
+
+    Returns:
+        log(1 + number) of characters, words and line breaks, and the fraction of digits.
+    """
     num_digits = sum(map(str.isdigit, prompt))
     return [
         np.log1p(len(prompt)),
@@ -114,7 +121,8 @@ class TfidfEncoder(PromptEncoder):
 
         Args:
             prompts: Texts to learn from; no outcome is looked at.
-            dimensions: Of the projection at the most; fewer where there are fewer prompts or words.
+            dimensions: Number of dimensions of the projection at the most; fewer where there are fewer prompts or
+                words.
 
         Returns:
             The encoder.
@@ -147,7 +155,14 @@ class TfidfEncoder(PromptEncoder):
         return np.array([self._encode_prompt(prompt) for prompt in prompts])
 
     def _encode_prompt(self, prompt: str) -> np.ndarray:
-        """Encodes one prompt, (dimensions + 4,): the projection and the features of `describe_surface`."""
+        """Encodes one prompt by its TF-IDF weights, projected to few dimensions, and its surface features.
+
+        Args:
+            prompt: The text.
+
+        Returns:
+            (dimensions + 4,).
+        """
         counts = Counter(_list_terms(prompt))
         known = [
             (self._index[term], count) for term, count in counts.items() if term in self._index
@@ -237,6 +252,9 @@ def choose_dtype() -> str:
 def find_minilm() -> Path:
     """Finds the folder of all-MiniLM-L6-v2 in an installed package.
 
+    Returns:
+        The folder.
+
     Raises:
         PromptEncoderError: No such package is installed.
     """
@@ -278,7 +296,14 @@ def fit_encoder(name: str, prompts: Sequence[str]) -> PromptEncoder:
 
 
 def restore_encoder(saved: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> PromptEncoder:
-    """Restores an encoder from what `to_json` and `to_arrays` returned.
+    """Restores an encoder from its saved settings and arrays.
+
+    Args:
+        saved: What `to_json` returned.
+        arrays: What `to_arrays` returned.
+
+    Returns:
+        The encoder.
 
     Raises:
         PromptEncoderError: It is of no kind that is known here, or its weights are gone.

@@ -69,7 +69,11 @@ class RequestMetrics:
         self._sums[name] += value
 
     def render(self) -> str:
-        """Renders all metrics in Prometheus' text format, one value a line: name{label="value"} number."""
+        """Renders all metrics in Prometheus' text format, one value a line: name{label="value"} number.
+
+        Returns:
+            The text.
+        """
         lines = []
         for name, help_text in COUNTERS.items():
             lines += self._render_counter(name, help_text)
@@ -86,7 +90,15 @@ class RequestMetrics:
         return lines
 
     def _render_histogram(self, name: str, help_text: str) -> list[str]:
-        """Lines of a histogram: a count for each bucket, then the sum and the number of all values."""
+        """Renders a histogram: a count for each bucket, then sum and number of all values.
+
+        Args:
+            name: Name of the metric.
+            help_text: Its description.
+
+        Returns:
+            Lines.
+        """
         full_name = f"{PREFIX}{name}"
         lines = [f"# HELP {full_name} {help_text}", f"# TYPE {full_name} histogram"]
         # In this format a bucket counts all values up to its bound (le: less or equal), so that counts add up.
@@ -100,7 +112,14 @@ class RequestMetrics:
 
 
 def _write_labels(labels: Mapping[str, str]) -> str:
-    """Formats labels as {name="value",...}, with backslashes, quotes and line ends escaped; "" for none."""
+    """Formats labels for Prometheus as {name="value",...}.
+
+    Args:
+        labels: Values by name; backslashes, quotes and line ends in them are escaped.
+
+    Returns:
+        The text; "" without labels.
+    """
     if not labels:
         return ""
     pairs = []

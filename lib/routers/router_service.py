@@ -61,14 +61,14 @@ class BaseService(ABC):
         backends: The models by name.
         models: What clients may ask for, in the order in which it is listed.
         metrics: Counts of requests.
-        log: Of choices; None for none.
+        log: Log of choices; None for none.
     """
 
     def __init__(self, backends: Mapping[str, ModelBackend], log: ChoiceLog | None) -> None:
         """
         Args:
-            backends: By name.
-            log: Of choices; None for none.
+            backends: Backends by name.
+            log: Log of choices; None for none.
         """
         self.backends = dict(backends)
         self.models = {ROUTER_NAME: None, **self.backends}
@@ -98,6 +98,9 @@ class BaseService(ABC):
 
         Args:
             body: The JSON, as Python values.
+
+        Returns:
+            The request with its budget and a ranking of models, of which the first that replies is used.
 
         Raises:
             RequestRefused: The body is no valid request, or its model or budget is unknown.
@@ -132,7 +135,14 @@ class BaseService(ABC):
         """
 
     def check_router_name(self, asked_for: Any) -> None:
-        """Raises RequestRefused for a name that is neither router nor router@BUDGET."""
+        """Checks that a request names the router, as router or router@BUDGET.
+
+        Args:
+            asked_for: The model that the request names.
+
+        Raises:
+            RequestRefused: It names anything else.
+        """
         if not isinstance(asked_for, str) or asked_for.partition("@")[0] != ROUTER_NAME:
             raise RequestRefused(
                 f"there is no model {str(asked_for)[:80]!r}; there are {ROUTER_NAME}, {ROUTER_NAME}@USD, "
@@ -168,7 +178,7 @@ class RouterService(BaseService):
     Attributes:
         router: Chooses.
         explore: Share of requests that go to a model at random.
-        budget_usd: Of requests that name none.
+        budget_usd: Budget in USD of requests that name none.
     """
 
     def __init__(
@@ -184,10 +194,10 @@ class RouterService(BaseService):
         Args:
             router: Chooses.
             backends: A model for each of the router's names.
-            log: Of choices; None for none.
+            log: Log of choices; None for none.
             explore: Share of requests that go to a model at random.
-            budget_usd: Of requests that name none; None for the router's.
-            seed: Of random choices.
+            budget_usd: Budget in USD of requests that name none; None for the router's.
+            seed: Seed of random choices.
         """
         super().__init__(backends, log)
         self.router = router
@@ -238,6 +248,9 @@ def read_dollars(asked_for: str, alternatives: str = "") -> float:
         asked_for: The model in the request.
         alternatives: What is allowed after the @ instead of a number, for the message, such as "low, or ".
 
+    Returns:
+        US dollars for a prompt.
+
     Raises:
         RequestRefused: What follows the @ is not a number above 0.
     """
@@ -275,6 +288,9 @@ class RoutedCompletion:
 
     async def complete(self) -> dict[str, Any]:
         """Asks the models in turn and returns the whole completion of the first that replies.
+
+        Returns:
+            The completion, as the API returns it.
 
         Raises:
             RequestRefused: No model gives a reply.
@@ -364,7 +380,13 @@ class RoutedCompletion:
         self.service.metrics.add("failures", 1, model=backend.name, status=str(error.status))
 
     def _refuse(self) -> RequestRefused:
-        """Makes the error for a request that no model answered: a client error only where every model says so."""
+        """Makes the error for a request that no model answered.
+
+        It is a client error only where every model says so.
+
+        Returns:
+            The error with the reasons of all models.
+        """
         self._finish(None, None, None, "failed")
         statuses = [error.status for error in self._failures]
         status = statuses[0] if all(400 <= code < 500 for code in statuses) else BAD_GATEWAY
@@ -384,7 +406,7 @@ class RoutedCompletion:
 
         Args:
             backend: The model that answered; None where none did.
-            completion_id: Of the reply, by which an outcome can be joined.
+            completion_id: Id of the reply, by which an outcome can be joined.
             usage: Tokens, as the model reported them.
             status: ok, failed, broken (in the middle of a stream) or cancelled.
         """

@@ -81,7 +81,10 @@ class SavedController:
         return affordable[-1] if affordable else BUDGET_WORDS[0]
 
     def open_generator(self) -> HFGenerator:
-        """Reads the weights, onto an accelerator where there is one.
+        """Loads the controller's weights, onto a GPU where there is one.
+
+        Returns:
+            The model, which generates turns.
 
         Raises:
             ModelFolderError: The folder holds no model.

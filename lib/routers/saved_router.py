@@ -190,7 +190,14 @@ class Router:
         return tuple(self.models[index] for index in order)
 
     def save(self, folder: str | Path) -> Path:
-        """Writes the folder; router.json comes last, so that a folder with it is whole."""
+        """Writes the router to a folder; router.json comes last, so that a folder with it is complete.
+
+        Args:
+            folder: The folder.
+
+        Returns:
+            The folder.
+        """
         folder = Path(folder)
         arrays = {f"encoder.{name}": value for name, value in self.encoder.to_arrays().items()}
         arrays |= {f"success.{name}": value for name, value in self.success.arrays.items()}
@@ -265,7 +272,15 @@ def load_router(folder: str | Path) -> Router:
 
 
 def _check_versions(folder: Path, versions: Mapping[str, int]) -> None:
-    """Raises RouterError where the code computes other numbers from the arrays than when they were fitted."""
+    """Checks that the code still computes the same numbers from saved arrays as when the router was fitted.
+
+    Args:
+        folder: Folder of the router, for the message.
+        versions: VERSION of encoder and success model at that time.
+
+    Raises:
+        RouterError: A version differs.
+    """
     current = {"encoder": prompt_encoder.VERSION, "success": success_model.VERSION}
     for name, version in current.items():
         if versions.get(name) != version:

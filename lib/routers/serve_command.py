@@ -50,7 +50,11 @@ then ask it:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """Makes the parser of the command line."""
+    """Makes the parser of the command line of `router serve`.
+
+    Returns:
+        The parser.
+    """
     parser = argparse.ArgumentParser(
         prog="python -m lib router serve",
         description=__doc__,
@@ -84,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Serves until Ctrl-C.
 
     Args:
-        arguments: Of the command line.
+        arguments: Arguments of the command line.
 
     Returns:
         0, or 2 where something is wrong; one line on standard error says what.
@@ -113,7 +117,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def check_options(options: argparse.Namespace) -> None:
-    """Raises ConfigurationError for a number that is none."""
+    """Checks the numbers of the command line.
+
+    Args:
+        options: Options of the command line.
+
+    Raises:
+        ConfigurationError: A number is out of range.
+    """
     if not 0 <= options.port < 2**16:
         raise ConfigurationError(f"--port {options.port}: give a number from 0 to 65535")
     if not 0 <= options.explore <= 1:
@@ -128,7 +139,10 @@ def make_router_application(options: argparse.Namespace) -> Starlette:
     """Makes the web application of a router and its models.
 
     Args:
-        options: Of the command line.
+        options: Options of the command line.
+
+    Returns:
+        The application, which a web server can run.
 
     Raises:
         RouterError: The folder holds no router.
@@ -144,7 +158,17 @@ def make_router_application(options: argparse.Namespace) -> Starlette:
 
 
 def open_router_service(options: argparse.Namespace) -> RouterService:
-    """Opens a fitted router with its models; raises what `make_router_application` raises."""
+    """Opens a fitted router with its models.
+
+    Args:
+        options: Options of the command line.
+
+    Returns:
+        The service.
+
+    Raises:
+        RouterError or another error that `make_router_application` lists.
+    """
     router = load_router(options.router)
     llm = read_model_settings(options.profile, options.model_file)
     llm = select_models(llm, router.models, options.profile)
@@ -155,7 +179,17 @@ def open_router_service(options: argparse.Namespace) -> RouterService:
 
 
 def open_controller_service(options: argparse.Namespace) -> BaseService:
-    """Opens a trained controller with its experts; raises what `make_router_application` raises."""
+    """Opens a trained controller with its experts.
+
+    Args:
+        options: Options of the command line.
+
+    Returns:
+        The service.
+
+    Raises:
+        ConfigurationError or another error that `make_router_application` lists.
+    """
     # Imported here: a router that was fitted needs nothing of the trainings.
     from lib.routers.controller_service import ControllerService
 
@@ -183,7 +217,7 @@ def serve_in_background(application: Starlette) -> Iterator[str]:
     """Serves an application in a thread, on a free port of this machine, as long as the block runs.
 
     Args:
-        application: Of a router, or of models (`serving.server.app`).
+        application: Application of a router, or of models (`serving.server.app`).
 
     Yields:
         The address for clients, such as http://127.0.0.1:40123/v1.

@@ -66,6 +66,15 @@ class LogisticSuccess(SuccessModel):
 
     @classmethod
     def fit(cls, features: np.ndarray, correct: np.ndarray) -> LogisticSuccess:
+        """Fits one logistic regression per model; a model that is always or never correct keeps its rate.
+
+        Args:
+            features: (items, d).
+            correct: (items, models) mean outcomes in [0, 1].
+
+        Returns:
+            The success model.
+        """
         from sklearn.linear_model import LogisticRegression
 
         mean, scale = _measure_scale(features)
