@@ -35,10 +35,10 @@ def tests(params: Params, **folders) -> pd.DataFrame:
 
 
 def select_recorded_tests(rows: pd.DataFrame, params: Params) -> pd.DataFrame:
-    """Select the same tests from the results table of the recorded full run, which has more and longer trainings.
+    """Select the tests from the results table of the recorded full run, which has more and longer trainings.
 
     Args:
-        rows: The table.
+        rows: The results table.
         params: The settings of the full run.
 
     Returns:
@@ -85,7 +85,7 @@ def table_4(params: Params, rows: pd.DataFrame) -> Comparison:
         "arc": "PPO, then SFT",
         "arc_dpo": "PPO, then DPO",
     }
-    return _compare(params, "arc_training", "the training objective", rows, labels, "PPO")
+    return _compare_methods(params, "arc_training", "the training objective", rows, labels, "PPO")
 
 
 def sft(params: Params, rows: pd.DataFrame) -> Comparison:
@@ -97,29 +97,39 @@ def sft(params: Params, rows: pd.DataFrame) -> Comparison:
         "unmasked": "no masks, SFT",
     }
     references = {"SFT": "no SFT", "no masks, SFT": "no masks, no SFT"}
-    return _compare(params, "arc_sft", "imitating the best episodes", rows, labels, references)
+    return _compare_methods(
+        params, "arc_sft", "imitating the best episodes", rows, labels, references
+    )
 
 
 def masks(params: Params, rows: pd.DataFrame) -> Comparison:
     """Compare masks or none. A mask pins what a workflow has no agent for; without it the policy chooses that too."""
     labels = {"arc": "masks", "unmasked": "no masks"}
-    return _compare(params, "arc_masks", "masks", rows, labels, "masks")
+    return _compare_methods(params, "arc_masks", "masks", rows, labels, "masks")
 
 
 def discount(params: Params, rows: pd.DataFrame) -> Comparison:
     """Compare gamma = .95, as in the paper's appendix, with 1, as in its section 3.1."""
     labels = {"arc": "discount", "undiscounted": "no discount"}
-    return _compare(params, "arc_discount", "the discount", rows, labels, "discount")
+    return _compare_methods(params, "arc_discount", "the discount", rows, labels, "discount")
 
 
 def reward(params: Params, rows: pd.DataFrame) -> Comparison:
     """Compare the shaped reward of eq. 3 and 4 with correctness alone."""
     labels = {"arc": "shaped reward", "sparse": "sparse reward"}
-    return _compare(params, "arc_reward", "the reward", rows, labels, "shaped reward")
+    return _compare_methods(params, "arc_reward", "the reward", rows, labels, "shaped reward")
 
 
 def encoders(params: Params, rows: pd.DataFrame) -> Comparison:
-    """Compare encoders of questions: the usual one with another; rows: what `test_encoders` returned."""
+    """Compare encoders of questions: the usual one with each other one.
+
+    Args:
+        params: All settings.
+        rows: What `test_encoders` returned.
+
+    Returns:
+        The comparison.
+    """
     arc_rows = rows[rows["method"] == "arc"]
     arc_rows = arc_rows.assign(variant=arc_rows["encoder"])
     usual_encoder = params.configuration.encoder
@@ -132,7 +142,7 @@ def encoders(params: Params, rows: pd.DataFrame) -> Comparison:
     )
 
 
-def _compare(
+def _compare_methods(
     params: Params,
     name: str,
     about: str,
@@ -140,20 +150,26 @@ def _compare(
     labels: Mapping[str, str],
     references: str | Mapping[str, str],
 ) -> Comparison:
-    """Methods under the usual encoder.
+    """Compare methods whose policies read questions by the usual encoder.
 
     Args:
         params: All settings.
-        name: Of the comparison.
+        name: Name of the comparison.
         about: What is varied.
         rows: What `tests` returned.
         labels: By method, in the order of the table.
         references: The label that all others are compared with, or one for each.
+
+    Returns:
+        The comparison.
     """
-    usual = rows[rows["encoder"] == params.configuration.encoder]
-    tables = [usual[usual["method"] == method].assign(variant=labels[method]) for method in labels]
+    usual_rows = rows[rows["encoder"] == params.configuration.encoder]
+    tables = []
+    for method, label in labels.items():
+        tables.append(usual_rows[usual_rows["method"] == method].assign(variant=label))
     if isinstance(references, str):
-        references = {label: references for label in labels.values() if label != references}
+        other_labels = [label for label in labels.values() if label != references]
+        references = dict.fromkeys(other_labels, references)
     return _make_comparison(params, name, about, pd.concat(tables), references)
 
 

@@ -132,7 +132,7 @@ def check_structure(structure: Sequence[int]) -> Structure:
     for (name, size), value in zip(DIMENSIONS.items(), structure, strict=True):
         if not 0 <= value < size:
             raise SpaceError(f"{name} lies in 0 to {size - 1}, not {value}")
-        if not mask()[name][workflow, value]:
+        if not make_masks()[name][workflow, value]:
             raise SpaceError(
                 f"{WORKFLOWS[workflow]} has no second agent: {name} must be 0, not {value}"
             )
@@ -140,7 +140,7 @@ def check_structure(structure: Sequence[int]) -> Structure:
 
 
 @cache
-def mask(tools: tuple[str, ...] = TOOLS) -> dict[str, np.ndarray]:
+def make_masks(tools: tuple[str, ...] = TOOLS) -> dict[str, np.ndarray]:
     """Make m_i(w), the masks that say what is valid once the workflow is chosen (ARC, 3.2).
 
     Args:
@@ -167,27 +167,40 @@ def total() -> int:
 
 def valid(tools: tuple[str, ...] = TOOLS) -> int:
     """Count the structures that the mask leaves: 6 x 6,912 + 3 x 144 = 41,904 with all tools (ARC, 3.2)."""
-    num_choices = [mask(tools)[name].sum(1) for name in list(DIMENSIONS)[1:]]  # (workflows,) each
+    num_choices = [
+        make_masks(tools)[name].sum(1) for name in list(DIMENSIONS)[1:]
+    ]  # (workflows,) each
     num_structures_by_workflow = np.prod(num_choices, axis=0)
     return int(num_structures_by_workflow.sum())
 
 
 def list_structures() -> np.ndarray:
-    """List all valid structures, (41,904, 6) int, in lexical order."""
+    """List all valid structures: combinations of workflow, tools and budgets.
+
+    Returns:
+        (41,904, 6) int, in lexical order.
+    """
     all_structures = np.indices(SIZES).reshape(len(SIZES), -1).T  # (62,208, 6)
     workflows = all_structures[:, 0]
     is_valid = np.ones(len(all_structures), bool)
     for number, name in enumerate(DIMENSIONS):
-        is_valid &= mask()[name][workflows, all_structures[:, number]]
+        is_valid &= make_masks()[name][workflows, all_structures[:, number]]
     return all_structures[is_valid]
 
 
 def repair_structure(structure: Sequence[int]) -> Structure:
-    """Make a structure valid by setting pinned dimensions to 0, which is what it means. For policies without masks."""
+    """Make a structure valid: what its workflow has no agent for becomes 0.
+
+    Args:
+        structure: Six numbers in the order of `DIMENSIONS`, as a policy without masks may choose them.
+
+    Returns:
+        The valid structure, which means the same.
+    """
     workflow = int(structure[0])
     values = []
     for name, value in zip(DIMENSIONS, structure, strict=True):
-        is_valid = mask()[name][workflow, int(value)]
+        is_valid = make_masks()[name][workflow, int(value)]
         values.append(int(value) if is_valid else 0)
     return tuple(values)
 

@@ -49,7 +49,7 @@ class AgentModel(Protocol):
 
         Args:
             messages: The conversation.
-            tools: On offer, by name.
+            tools: Tools on offer, by name.
             max_tokens: Most tokens that the turn may have.
             key: Seed of its random numbers.
 
@@ -135,7 +135,18 @@ class ChatAgentModel:
         return await self.model.reply_to(request)
 
     def run_tool(self, tool: Tool, arguments_text: str) -> str:
-        """Carry out a call of a tool and return its reply; one line of text may stand in place of the arguments."""
+        """Call a tool with the arguments that a model wrote.
+
+        Small models behind a server write one line of text whatever the schema; it is taken as the tool's line of
+        arguments.
+
+        Args:
+            tool: The tool.
+            arguments_text: JSON of the arguments.
+
+        Returns:
+            The tool's reply.
+        """
         try:
             return tool(arguments_text)
         except ToolError:

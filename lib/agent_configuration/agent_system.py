@@ -108,7 +108,7 @@ class System:
 
         Args:
             model: What all agents are.
-            tools: By name.
+            tools: Tools by name.
             tiers: Tokens of the three budgets; or a row of three for each of the three agents.
             prompts: The text of each atom by name, as the model is to read it.
             loop: The event loop that calls are awaited on.
@@ -223,7 +223,15 @@ class System:
         )
 
     def _check_failures(self, item: Item, failures: Sequence[str]) -> None:
-        """Raise InfrastructureError where a call was lost that a later run may get answered."""
+        """Check that no call was lost that a later run may get answered.
+
+        Args:
+            item: The question.
+            failures: Kinds of the failed calls.
+
+        Raises:
+            InfrastructureError: A call was lost.
+        """
         lost = [kind for kind in failures if Failure(kind).may_succeed_later]
         if lost and self.stops_at_lost_calls:
             raise InfrastructureError(
@@ -339,7 +347,14 @@ def make_table(
 
 
 def read_configurations(rows: pd.DataFrame) -> list[Configuration]:
-    """Read the configurations back from rows of `make_table`, one for each row."""
+    """Parse the configurations of a table of answers.
+
+    Args:
+        rows: Rows of `make_table`.
+
+    Returns:
+        A configuration for each row.
+    """
     configurations = []
     structures = rows[list(STRUCTURE_COLUMNS)].to_numpy()
     for structure, atoms in zip(structures, rows["atoms"], strict=True):

@@ -277,7 +277,7 @@ class Team:
         hint: str = "",
         after: Note | None = None,
     ) -> Note:
-        """Let an agent take turns until it uses no more tools, or its budget is used up.
+        """Let an agent take turns until it calls no more tools, or its budget is used up.
 
         Args:
             role: What it is asked to do.
@@ -357,7 +357,19 @@ class Team:
     def _write_system_message(
         self, role: str, agent: int, hint: str, question: str
     ) -> dict[str, str]:
-        """The agent's role and prompt; a model that was not made for this bench gets them in whole sentences."""
+        """Write an agent's system message from its role and the instructions that were chosen for it (atoms).
+
+        A small model of this project was trained on role words; other models read whole sentences.
+
+        Args:
+            role: What the agent is asked to do.
+            agent: Number of the agent.
+            hint: Word for a way of dividing the work; "" for none.
+            question: The question, whose rules of answering may be told.
+
+        Returns:
+            The message.
+        """
         atoms = self.prompts[agent]
         if self.model.backend == "lab":
             hints = [hint] if hint else []
@@ -367,7 +379,12 @@ class Team:
         return {"role": "system", "content": " ".join(sentences)}
 
     def _add_turn(self, usage: EpisodeUsage, reply: Reply) -> None:
-        """Add a turn of the model at its prices, and why it failed."""
+        """Add the tokens, cost and failure of one turn to an agent's usage.
+
+        Args:
+            usage: Is changed in place.
+            reply: The model's turn.
+        """
         usage.turns += 1
         usage.tokens_in += reply.tokens_in
         usage.tokens_out += reply.tokens_out

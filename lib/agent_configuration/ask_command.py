@@ -30,7 +30,14 @@ from lib.tools import SandboxUnavailable
 
 
 def read_options(argv: list[str] | None = None) -> argparse.Namespace:
-    """Read the command line; None for that of the process."""
+    """Parse the command line.
+
+    Args:
+        argv: The arguments; None for those of the process.
+
+    Returns:
+        The options.
+    """
     parser = argparse.ArgumentParser(
         prog="python -m lib ask",
         description=__doc__,
@@ -113,7 +120,17 @@ def ask(options: argparse.Namespace) -> AnsweredQuestion:
 
 
 def _read_params(options: argparse.Namespace) -> Params:
-    """Read the parameters of the profile, with the model of the command line for all agents."""
+    """Load the settings of a profile, with the model of the command line for all agents.
+
+    Args:
+        options: Options of the command line.
+
+    Returns:
+        All settings.
+
+    Raises:
+        ParamsError: There is no such model, or the question is empty.
+    """
     params = config.load(options.profile)
     model = options.model or params.configuration.model
     if model not in params.llm.models:
@@ -145,7 +162,11 @@ def list_lab_models(params: Params) -> list[str]:
 
 
 def print_answer(answered: AnsweredQuestion) -> None:
-    """Print configuration, choices, what every agent left, the answer, and what it cost."""
+    """Print the configuration and its probabilities, the agents' notes, the answer, and the cost.
+
+    Args:
+        answered: The answered question.
+    """
     outcome = answered.outcome
     print(f"configuration: {answered.configuration}\n")
     for reason in answered.reasons:

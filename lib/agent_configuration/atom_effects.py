@@ -68,7 +68,7 @@ def _fits(atom: Atom, item: Item, bench: ConfigurationWorkbench) -> bool:
 
 
 def estimate_atom_effects(rows: pd.DataFrame, columns: Sequence[str] = COLUMNS) -> pd.DataFrame:
-    """Estimate what each atom changes, by kind of question and over all kinds.
+    """Estimate what each atom (prompt instruction) changes, by kind of question and over all kinds.
 
     Args:
         rows: What `measure_atom_effects` returned.
@@ -94,7 +94,7 @@ def estimate_atom_effects(rows: pd.DataFrame, columns: Sequence[str] = COLUMNS) 
 
 
 def list_idle_atoms(rows: pd.DataFrame) -> list[str]:
-    """List the atoms that do nothing: with them every single episode is as it is without them.
+    """List the atoms (prompt instructions) without any effect: every episode is the same with and without them.
 
     Args:
         rows: What `measure_atom_effects` returned.

@@ -80,7 +80,21 @@ def read_library(path: str | Path = LIBRARY) -> list[Atom]:
 
 
 def _read_atom(path: str | Path, family: str, role: str, key: str, entry: object) -> Atom:
-    """Read one atom of a library; raises ParamsError with its place in the file where something is wrong."""
+    """Read one atom (prompt instruction) of a library.
+
+    Args:
+        path: The file, for messages.
+        family: First part of its name.
+        role: Agent that may be told it, the second part.
+        key: The last part of its name.
+        entry: Its fields.
+
+    Returns:
+        The atom.
+
+    Raises:
+        ParamsError: A field is wrong; the message says where it stands.
+    """
     location = f"{family}.{role}.{key}"
     _check_mapping(path, location, entry)
     name = f"{family}/{role}/{key}"

@@ -21,7 +21,7 @@ MOST_ACCURATE = "most accurate constant"  # whatever it costs
 
 
 def find_best_number(tried: pd.DataFrame, column: str = "reward", split: str = "train") -> int:
-    """Find the configuration with the best mean.
+    """Find the configuration with the highest mean.
 
     Args:
         tried: Rows with split and number (of the configuration).

@@ -121,7 +121,14 @@ class StackedMultiDiscretePolicy(MultiDiscretePolicy):
 
     @classmethod
     def stack(cls, policies: Sequence[MultiDiscretePolicy]) -> StackedMultiDiscretePolicy:
-        """Stack the policies of several trainings, all of one shape."""
+        """Stack the policies of several trainings into one, so that they are evaluated by batched products.
+
+        Args:
+            policies: Policies with equal shapes.
+
+        Returns:
+            The stacked policy.
+        """
         first = policies[0]
         stacked = cls(
             first.trunk[0].in_features,

@@ -24,7 +24,7 @@ NUM_CONSTANTS = 5  # that are tested once more: base, grid, greedy, and the best
 def plan_agent_calls(
     params: Params, model: str, num_questions: int, largest_tier: int | None = None
 ) -> PlannedCalls:
-    """Plan the calls of agents of one model at the most.
+    """Estimate the calls and tokens that agents of one model need at the most.
 
     Args:
         params: All settings.

@@ -53,7 +53,17 @@ def _is_readable(path: Path) -> bool:
 
 
 def _read_file(path: Path) -> list[str]:
-    """Read the passages of one file."""
+    """Read the passages of one file, a text or a table.
+
+    Args:
+        path: The file.
+
+    Returns:
+        Passages.
+
+    Raises:
+        TaskError: It cannot be read.
+    """
     if path.suffix.lower() not in TEXT_SUFFIXES:
         return _read_table(path)
     try:
@@ -64,7 +74,17 @@ def _read_file(path: Path) -> list[str]:
 
 
 def _read_table(path: Path) -> list[str]:
-    """Read the passages of a table's first column of text."""
+    """Read the passages of a table, from its first column of text.
+
+    Args:
+        path: The file.
+
+    Returns:
+        Passages.
+
+    Raises:
+        TaskError: No column has a known name.
+    """
     table = read_table(path)
     columns = [name for name in TEXT_COLUMNS if name in table.columns]
     if not columns:

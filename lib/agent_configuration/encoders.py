@@ -175,11 +175,14 @@ def _make_lesson_tfidf_encoder() -> Encoder:
 def _make_tfidf_encoder(
     training_questions: Sequence[str], most_words: int | None = None
 ) -> Encoder:
-    """Make an encoder by words and pairs of words, each weighted by how rare it is in training questions.
+    """Make a tf-idf encoder over words and pairs of words.
 
     Args:
-        training_questions: Questions that words are counted in.
-        most_words: How many of the most frequent ones are kept; None for all.
+        training_questions: Questions from which rarity is computed.
+        most_words: Size of the vocabulary, the most frequent words; None for all.
+
+    Returns:
+        A function from n questions to (n, d) vectors.
     """
     vectorizer = TfidfVectorizer(
         ngram_range=(1, 2), token_pattern=r"\S+", lowercase=False, max_features=most_words
@@ -208,7 +211,14 @@ def list_word_weights(phi: Encoder) -> dict[str, float]:
 
 
 def make_weighted_encoder(word_weights: Mapping[str, float]) -> Encoder:
-    """Make the tf-idf encoder with these weights of words, as `list_word_weights` returns them."""
+    """Make a tf-idf encoder from saved weights.
+
+    Args:
+        word_weights: Inverse document frequency by word, as `list_word_weights` returns it.
+
+    Returns:
+        A function from n questions to (n, d) vectors.
+    """
     words = sorted(word_weights)
     vectorizer = TfidfVectorizer(
         ngram_range=(1, 2), token_pattern=r"\S+", lowercase=False, vocabulary=words
@@ -218,10 +228,24 @@ def make_weighted_encoder(word_weights: Mapping[str, float]) -> Encoder:
 
 
 def _make_lab_encoder(forward: Forward) -> Encoder:
-    """Make an encoder by the last hidden state of a lab model at the end of the question."""
+    """Make an encoder from a small language model: its last hidden state at the end of the question.
+
+    Args:
+        forward: The model.
+
+    Returns:
+        A function from n questions to (n, d) vectors.
+    """
 
     def encode(questions: Sequence[str]) -> np.ndarray:
-        """Encode n texts as (n, d) rows of length 1, a batch at a time."""
+        """Encode n texts, a batch at a time.
+
+        Args:
+            questions: The texts.
+
+        Returns:
+            (n, d) vectors of length 1.
+        """
         conversations = [
             encode_conversation([{"role": "user", "content": text}]) for text in questions
         ]
@@ -235,7 +259,17 @@ def _make_lab_encoder(forward: Forward) -> Encoder:
 
 
 def _make_sentence_encoder(name: str) -> Encoder:
-    """Make an encoder by a model of sentence-transformers that lies on this machine; raises EncoderError without it."""
+    """Make an encoder from a model of sentence-transformers that lies on this machine.
+
+    Args:
+        name: Name or folder of the model.
+
+    Returns:
+        A function from n questions to (n, d) vectors.
+
+    Raises:
+        EncoderError: The package or the model is missing.
+    """
     try:
         library = import_module("sentence_transformers")
     except ImportError as error:

@@ -130,7 +130,11 @@ class EpisodeCache:
         )
 
     def _play_chunk(self, jobs: Sequence[ConfiguredQuestion]) -> None:
-        """Play jobs together, and keep their rows."""
+        """Let agents answer some questions together, and keep the rows of their answers.
+
+        Args:
+            jobs: Questions with their configurations.
+        """
         outcomes = self.system.run(jobs)
         rewards = self.system.compute_rewards(jobs, outcomes, self.weights)
         rows = make_table(jobs, outcomes, rewards, get_group).assign(

@@ -105,7 +105,14 @@ def _ends_in(written: str, right_answers: set[str]) -> bool:
 
 
 def _read_operations(steps: list[str]) -> list[Operation]:
-    """Read the operations of the steps that are arithmetic, such as ("+", "8", "15") of "7 + 8 = 15"."""
+    """Parse the arithmetic among steps, such as ("+", "8", "15") from "7 + 8 = 15".
+
+    Args:
+        steps: Steps of a solution.
+
+    Returns:
+        Operator, second number and result of each.
+    """
     operations = []
     for step in steps:
         words = step.split()
@@ -158,6 +165,9 @@ def _has_wrong_result(solution: list[str], written: str) -> bool:
     Args:
         solution: Steps of the solution.
         written: What the agents wrote, steps with " ; " between them.
+
+    Returns:
+        Whether one was, with the same operator and second number.
     """
     expected = _read_operations(solution)
     found = _read_operations(written.split(" ; "))

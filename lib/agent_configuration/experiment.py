@@ -71,6 +71,7 @@ __all__ = [
 
 POLICY = RUNS / "policy"
 TRAINED_IN_SIGHT = (ARC, FLAT_BANDIT)  # the others are trained in the full run
+_NUM_SAMPLED = 11  # random configurations beside the base, in `choices`
 _REFERENCE_ITEMS = (
     30  # training questions of each kind that a question of one's own is compared with
 )
@@ -198,7 +199,9 @@ def train_policies(
 def choices(
     params: Params, n: int, models: str | Path | None = None, runs: str | Path = RUNS
 ) -> pd.DataFrame:
-    """Play dev and test questions under a dozen configurations, in two samples each. Nothing learns from these.
+    """Answer dev and test questions under a dozen configurations, in two samples each, to estimate the headroom.
+
+    Nothing is trained on these answers.
 
     Args:
         params: All settings.
@@ -212,8 +215,10 @@ def choices(
     tables = []
     context = make_context(params, ensure_models(params.lab, models), runs)
     with open_workbench(context, params.configuration) as bench:
-        configurations = [search.BASE, *search.sample_configurations(11, bench.list_atom_names())]
-        num_questions = 2 * 2 * len(configurations) * len(bench.draw_items("dev", n))
+        sampled = search.sample_configurations(_NUM_SAMPLED, bench.list_atom_names())
+        configurations = [search.BASE, *sampled]
+        num_rounds = 2 * 2  # splits and samples
+        num_questions = num_rounds * len(configurations) * len(bench.draw_items("dev", n))
         sweep.print_to_terminal(announce_questions(params, num_questions, "trying configurations"))
         for split, sample in product(("dev", "test"), range(2)):
             items = bench.draw_items(split, n)
@@ -264,7 +269,14 @@ def _read_policy(path: Path, bench: ConfigurationWorkbench, kind: str) -> Config
 
 
 def _publish_policies(jobs: Sequence[sweep.Job], params: Params, models: Path, runs: Path) -> None:
-    """Copy ARC's policies of the first seed to where the command line looks for them."""
+    """Copy ARC's policies of the first seed to the folder in which the command line looks for them.
+
+    Args:
+        jobs: All jobs.
+        params: All settings.
+        models: Folder of the small models.
+        runs: Folder of the jobs.
+    """
     settings = params.configuration
     folder = runs / POLICY.name
     for job in select_trainings(jobs):
@@ -329,7 +341,14 @@ def work(run: JobRun) -> Any:
 
 
 def _collect_results(finished: FinishedJobs) -> AgentConfigurationResults:
-    """Read the tables of all jobs."""
+    """Read the tables of all jobs.
+
+    Args:
+        finished: The jobs.
+
+    Returns:
+        The tables.
+    """
     trainings = select_trainings(finished.jobs)
     rollouts = _read_trainings(trainings, finished.runs, "rollouts")
     if len(rollouts):
@@ -346,7 +365,14 @@ def _collect_results(finished: FinishedJobs) -> AgentConfigurationResults:
 
 
 def _read_refinements(finished: FinishedJobs) -> pd.DataFrame:
-    """Read what SFT and DPO started from: a row for each training, kind of question (only) and refinement (how)."""
+    """Read what the refinements (SFT and DPO) of each policy started from.
+
+    Args:
+        finished: The jobs.
+
+    Returns:
+        A row for each training, kind of question (only) and refinement (how).
+    """
     rows = []
     for job, receipt in finished.list_results():
         if job.settings["job"] != TRAINING:
@@ -359,7 +385,16 @@ def _read_refinements(finished: FinishedJobs) -> pd.DataFrame:
 
 
 def _read_trainings(trainings: Sequence[sweep.Job], runs: Path, name: str) -> pd.DataFrame:
-    """A table of all trainings, with method and seed."""
+    """Read one table of all trainings.
+
+    Args:
+        trainings: The training jobs.
+        runs: Folder of the jobs.
+        name: Name of the table.
+
+    Returns:
+        Its rows, with method and seed; empty without trainings.
+    """
     tables = []
     for job in trainings:
         rows = artifacts.read_parquet(job.folder(runs) / f"{name}.parquet")

@@ -47,7 +47,15 @@ def list_reasons(policy: ConfigurationPolicy, state: torch.Tensor) -> list[Reaso
 
 
 def _explain_structure(policy: MultiDiscretePolicy, state: torch.Tensor) -> list[Reason]:
-    """Explain the dimensions of the structure, each given the choices before it."""
+    """Explain the likeliest structure: each dimension, given the choices before it.
+
+    Args:
+        policy: The structure policy.
+        state: (1, inputs) of the question.
+
+    Returns:
+        Choice, runner-up and their probabilities for each dimension.
+    """
     actions = policy.sample(state, None).actions
     hidden = policy.trunk(state)
     reasons = []
@@ -59,7 +67,15 @@ def _explain_structure(policy: MultiDiscretePolicy, state: torch.Tensor) -> list
 
 
 def _explain_prompts(policy: ConfigurationPolicy, state: torch.Tensor) -> list[Reason]:
-    """Explain the atoms of each agent up to STOP; none for a flat policy, whose atoms are not explained."""
+    """Explain which instructions (atoms) each agent is told, one decision after the other up to STOP.
+
+    Args:
+        policy: Policies of structure and prompts.
+        state: (1, inputs) of the question.
+
+    Returns:
+        Choice, runner-up and their probabilities for each decision; none for a policy that chooses all at once.
+    """
     if policy.prompt is None:
         return []
     structure = policy.structure.sample(state, None).actions
@@ -81,12 +97,15 @@ def _read_agent(policy: ConfigurationPolicy, step_state: torch.Tensor) -> str:
 
 
 def _make_reason(question: str, logits: torch.Tensor, names: Sequence[str]) -> Reason:
-    """The likeliest choice and the runner-up.
+    """Compute the likeliest choice and the runner-up from logits.
 
     Args:
         question: What is chosen.
         logits: (choices,).
-        names: What the choices are called.
+        names: Names of the choices.
+
+    Returns:
+        Both choices with their probabilities.
     """
     likeliest = logits.softmax(-1).topk(min(2, len(logits)))
     choices = [names[number] for number in likeliest.indices.tolist()]

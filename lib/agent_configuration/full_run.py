@@ -48,7 +48,7 @@ def make_rows(params: Params) -> pd.DataFrame:
 
 
 def number_items(rows: pd.DataFrame) -> pd.DataFrame:
-    """Give questions short names such as "hops 12", and leave out what is long.
+    """Replace questions by short names such as "hops 12", and drop long columns.
 
     Args:
         rows: Rows with item and group.

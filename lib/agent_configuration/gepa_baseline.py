@@ -59,7 +59,16 @@ class ConfigurationAdapter:
     def evaluate(
         self, batch: list[Item], candidate: Candidate, capture_traces: bool = False
     ) -> EvaluationBatch:
-        """Score a candidate on a batch of questions, as gepa asks for it."""
+        """Score a candidate on a batch of questions, in the form that gepa expects.
+
+        Args:
+            batch: The questions.
+            candidate: Instructions by role of the agent.
+            capture_traces: Return the agents' notes, too.
+
+        Returns:
+            Answers, rewards, and the notes.
+        """
         outcomes, rewards = self.prompted.play(batch, candidate)
         traces = list(zip(batch, outcomes, strict=True)) if capture_traces else None
         answers = [outcome.answer for outcome in outcomes]
@@ -105,7 +114,7 @@ class ConfigurationAdapter:
         reflective_dataset: Mapping[str, Sequence[Mapping[str, Any]]],
         components_to_update: list[str],
     ) -> Candidate:
-        """Add or drop one instruction of each of these agents, at random.
+        """Propose new instructions for some agents: one is added from the library, or one dropped, at random.
 
         Args:
             candidate: The instructions of all agents.
@@ -142,7 +151,14 @@ def make_reflection(model: ChatModel, loop: EventLoopThread, seed: int) -> Refle
     num_calls = 0
 
     def reflect(prompt: str | list[dict[str, Any]]) -> str:
-        """Ask the model, with another seed in every call."""
+        """Ask the reflecting model, with another seed in every call.
+
+        Args:
+            prompt: Text or messages.
+
+        Returns:
+            Its reply.
+        """
         nonlocal num_calls
         num_calls += 1
         messages = prompt if isinstance(prompt, list) else [{"role": "user", "content": prompt}]

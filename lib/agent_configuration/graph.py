@@ -83,7 +83,17 @@ class _RecordingModel:
     async def take_turn(
         self, messages, tools: Mapping[str, Tool], max_tokens: int, key: int
     ) -> Reply:
-        """Note which marks the messages have, and answer as the role in the system message would, with a mark."""
+        """Record which marks the messages have, and answer by the role in the system message, with a mark of its own.
+
+        Args:
+            messages: The agent's conversation; marks in it show whose notes it reads.
+            tools: Not used.
+            max_tokens: Not used.
+            key: Not used.
+
+        Returns:
+            A reply of fixed form.
+        """
         number = len(self.marks_shown)
         content = messages[-1]["content"]
         self.marks_shown.append({int(mark) for mark in _MARK.findall(content)})

@@ -122,7 +122,7 @@ def make_jobs(
 
 
 def make_choices_job(params: Params, models: Path, trainings: Sequence[sweep.Job]) -> sweep.Job:
-    """Make the job that tries every configuration that a trained policy chose on all test questions of the kind.
+    """Make the job that tests every configuration that a trained policy chose, on all test questions of the kind.
 
     Args:
         params: All settings.
@@ -138,7 +138,7 @@ def make_choices_job(params: Params, models: Path, trainings: Sequence[sweep.Job
 
 
 def make_constants_job(params: Params, models: Path, jobs: Sequence[sweep.Job]) -> sweep.Job:
-    """Make the job that tests the best configurations of the searches.
+    """Make the job that tests the best fixed configurations of the searches.
 
     Args:
         params: All settings.
@@ -159,7 +159,14 @@ def select_trainings(jobs: Sequence[sweep.Job]) -> list[sweep.Job]:
 
 
 def list_training_fields(variant: ConfigurationVariant) -> list[str]:
-    """List the settings that a training of a variant reads, besides those that all jobs read."""
+    """List the settings that a training of a variant reads, besides those that all jobs read.
+
+    Args:
+        variant: The variant.
+
+    Returns:
+        Names of fields.
+    """
     fields = ["encoder", "train_items", "draws", "episodes", "sft"]
     fields.append("grpo" if variant.grouped else "ppo")
     if variant.refined_by_dpo:

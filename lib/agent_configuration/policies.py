@@ -125,7 +125,7 @@ class MultiDiscretePolicy(nn.Module):
         for embedding in self.seen:
             nn.init.normal_(embedding.weight, std=0.1)
 
-        self.masks = list(action_space.mask().values()) if masks is None else list(masks)
+        self.masks = list(action_space.make_masks().values()) if masks is None else list(masks)
         for dimension, mask in enumerate(self.masks):
             self.register_buffer(f"mask{dimension}", torch.from_numpy(mask), persistent=False)
 
@@ -167,7 +167,16 @@ class MultiDiscretePolicy(nn.Module):
     def _compute_masked_logits(
         self, hidden: torch.Tensor, dimension: int, workflows: torch.Tensor | None
     ) -> torch.Tensor:
-        """The logits of a dimension, (n, size); workflows: (n,), None for the dimension that chooses them."""
+        """Compute the logits of a dimension, -inf for choices that the workflow lacks.
+
+        Args:
+            hidden: (n, hidden) output of the trunk.
+            dimension: Number of the dimension.
+            workflows: (n,); None for the dimension that chooses them.
+
+        Returns:
+            (n, size).
+        """
         logits = self.heads[dimension](hidden)
         if not self.masked or workflows is None:
             return logits
@@ -285,7 +294,7 @@ def make_structure_policy(
     Returns:
         The policy, whose choices are near uniform.
     """
-    masks_by_dimension = action_space.mask(tools)
+    masks_by_dimension = action_space.make_masks(tools)
     return MultiDiscretePolicy(
         num_inputs,
         action_space.SIZES,
@@ -339,7 +348,18 @@ def make_autoregressive_policy(
 def _make_flat_policy(
     num_inputs: int, roles: np.ndarray, hidden: int, tools: tuple[str, ...], chained: bool
 ) -> MultiDiscretePolicy:
-    """Make a policy of structure and atoms together; chained if each choice reads the ones before it."""
+    """Make a policy that chooses structure and atoms (prompt instructions) together.
+
+    Args:
+        num_inputs: Length of a state.
+        roles: (3, atoms) bool, which agent may be told which atom.
+        hidden: Width of the network.
+        tools: The tools that agents may be given.
+        chained: Whether each choice reads the ones before it.
+
+    Returns:
+        The policy.
+    """
     return MultiDiscretePolicy(
         num_inputs,
         list_flat_sizes(roles.shape[1]),
@@ -367,7 +387,7 @@ def make_flat_masks(
     Returns:
         (workflows, size) bool of each dimension. An agent that the workflow lacks is told nothing.
     """
-    masks = list(action_space.mask(tools).values())
+    masks = list(action_space.make_masks(tools).values())
     for agent in range(NUM_AGENTS):
         is_valid = np.zeros((len(action_space.WORKFLOWS), roles.shape[1] + 1), bool)
         is_valid[:, 0] = True  # no atom
@@ -421,7 +441,14 @@ class PromptSteps:
 
     @classmethod
     def concatenate(cls, tables: Sequence[PromptSteps]) -> PromptSteps:
-        """Put the rows of several tables below each other."""
+        """Concatenate the rows of several tables.
+
+        Args:
+            tables: The tables.
+
+        Returns:
+            One table.
+        """
         return cls(
             episode=torch.cat([table.episode for table in tables]),
             position=torch.cat([table.position for table in tables]),
@@ -554,7 +581,15 @@ class PromptPolicy(nn.Module):
     def _make_empty_steps(
         self, question_states: torch.Tensor, structures: torch.Tensor
     ) -> PromptSteps:
-        """Make a table of steps without rows, whose columns have the usual shapes and types."""
+        """Make a table of steps without rows, whose columns have the usual shapes and types.
+
+        Args:
+            question_states: (n, inputs).
+            structures: (n, 6).
+
+        Returns:
+            The empty table.
+        """
         no_numbers = torch.zeros(0, dtype=torch.int64)
         no_atoms = torch.zeros(0, self.num_atoms, dtype=torch.bool)
         return PromptSteps(

@@ -78,15 +78,14 @@ def select_structure(system: System, items: Sequence[Item], weights: Weights) ->
     Returns:
         The structure with this workflow, all tools and the largest budgets.
     """
-    structures = [
-        repair_structure((number, SUBSETS - 1, SUBSETS - 1, 2, 2, 2))
-        for number in range(len(WORKFLOWS))
-    ]
-    jobs = [
-        ConfiguredQuestion(item, Configuration(structure))
-        for structure in structures
-        for item in items
-    ]
+    all_tools = SUBSETS - 1
+    large_budget = 2
+    structures = []
+    jobs = []
+    for workflow in range(len(WORKFLOWS)):
+        structure = repair_structure((workflow, all_tools, all_tools, *[large_budget] * 3))
+        structures.append(structure)
+        jobs += [ConfiguredQuestion(item, Configuration(structure)) for item in items]
     # (structures, items), the items of a structure side by side
     rewards = system.compute_rewards(jobs, system.run(jobs), weights)
     mean_rewards = np.nanmean(rewards.reshape(len(structures), len(items)), axis=1)

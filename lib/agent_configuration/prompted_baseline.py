@@ -83,7 +83,14 @@ def write_messages(question: str, examples: Sequence[Example]) -> list[dict[str,
 
 
 def to_reply_fields(configuration: Configuration) -> dict[str, object]:
-    """Write a configuration as the fields of a reply that chooses it, with names in place of numbers."""
+    """Write a configuration as the fields of a reply that chooses it.
+
+    Args:
+        configuration: The configuration.
+
+    Returns:
+        Names in place of numbers.
+    """
     return {
         "workflow": configuration.workflow,
         "tools1": list(configuration.tools(0)),

@@ -77,9 +77,15 @@ def questions(kind: str, split: str, n: int, seed: int = 0) -> tuple[Item, ...]:
 
 
 def _alternate_sources(items: Sequence[Item]) -> list[Item]:
-    """Order questions so that one that only the documents answer and another one take turns, while there are both.
+    """Order questions so that those that only the documents answer alternate with the others.
 
-    Fewer relations are in the documents, so that without this most questions would want the same tool.
+    The documents have fewer relations, so that without this most questions would need the same tool.
+
+    Args:
+        items: The questions.
+
+    Returns:
+        The same questions in another order.
     """
     needs_documents = [item for item in items if select_source(item) == "search"]
     needs_no_documents = [item for item in items if select_source(item) != "search"]
@@ -92,7 +98,17 @@ def _alternate_sources(items: Sequence[Item]) -> list[Item]:
 
 
 def kind_of(item: Item) -> str:
-    """Name the kind of an item. Raises TaskError for one of no kind."""
+    """Name the kind of a question.
+
+    Args:
+        item: The question.
+
+    Returns:
+        Name of the kind.
+
+    Raises:
+        TaskError: It is of no kind.
+    """
     for kind in KINDS:
         if (item.group, item.surface_form) == (kind.family, kind.skin):
             return kind.name

@@ -205,7 +205,7 @@ def make_training_rows(rollouts: pd.DataFrame) -> pd.DataFrame:
 
 
 def make_share_rows(rollouts: pd.DataFrame) -> pd.DataFrame:
-    """Make the rows of the split SHARES: which workflows ARC chose in the course of its training.
+    """Make the rows of the split SHARES: how often ARC chose each workflow in the course of its training.
 
     Args:
         rollouts: A row for each training episode.
@@ -347,9 +347,15 @@ def _read_count(rows: pd.DataFrame, column: str) -> pd.Series:
 
 
 def drop_lost_questions(rows: pd.DataFrame) -> pd.DataFrame:
-    """Leave out test questions of which the infrastructure lost an answer, so that everybody answers the same ones.
+    """Drop the test questions of which an answer was lost, so that all methods answer the same ones.
 
     To be called after `count_replies`, which counts them.
+
+    Args:
+        rows: The results table.
+
+    Returns:
+        The remaining rows.
     """
     is_test = rows["split"] == TEST
     lost = set(rows.loc[is_test & rows["reward"].isna(), "item"])
@@ -434,9 +440,12 @@ def compute_gini(workflows: np.ndarray) -> float:
     Returns:
         0 where all workflows in use were chosen equally often, towards 1 where one was chosen nearly always.
     """
-    shares = np.sort(np.unique(workflows, return_counts=True)[1] / len(workflows))
-    n = len(shares)
-    return float((2 * np.arange(1, n + 1) - n - 1) @ shares / n)
+    _, counts = np.unique(workflows, return_counts=True)
+    shares = np.sort(counts / len(workflows))  # in rising order, sum 1
+    num_workflows = len(shares)
+    # G = sum_i (2 i - n - 1) x_i / n, with ranks i from 1.
+    rank = np.arange(1, num_workflows + 1)
+    return float((2 * rank - num_workflows - 1) @ shares / num_workflows)
 
 
 def measure_adaptation(rows: pd.DataFrame) -> pd.DataFrame:

@@ -35,7 +35,7 @@ class Weights:
 def compute_tool_reward(
     correct: np.ndarray, used: np.ndarray, allocated: np.ndarray, weights: Weights
 ) -> np.ndarray:
-    """Compute R_tool of eq. 4.
+    """Compute ARC's reward for tools, R_tool (eq. 4).
 
     Args:
         correct: (n,) bool, or 0 and 1.

@@ -77,6 +77,9 @@ class SavedPolicies:
             folder: A folder that `save_policies` wrote.
             models: Folder of the lab models, which an encoder may need.
 
+        Returns:
+            The policies.
+
         Raises:
             ParamsError: There is no policy in it, or one in an earlier form.
             EncoderError: Its encoder is not here.
@@ -110,6 +113,9 @@ class SavedPolicies:
         Args:
             questions: Texts of the questions.
             group: The group of questions whose policy chooses, where there are several.
+
+        Returns:
+            A configuration for each question.
 
         Raises:
             ParamsError: There is no policy for the group.

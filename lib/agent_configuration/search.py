@@ -21,6 +21,7 @@ from lib.experiment import seeds
 
 VERSION = 1  # of the configurations that are tried
 GRID = 50  # configurations (ARC, 4.5)
+_BUDGET_PROBABILITIES = (0.2, 0.3, 0.5)  # of a small, medium or large budget
 BASE = Configuration(
     (0, SUBSETS - 1, 0, 2, 0, 2)
 )  # the base model with all tools and the largest budgets
@@ -73,15 +74,15 @@ def sample_configurations(
         workflow = len(configurations) % len(WORKFLOWS)
         # Two agents may have tools, and each of the three has a budget of tokens: small, medium or large.
         tools = [_sample_tools(rng) for _ in range(2)]
-        budgets = rng.choice(3, size=3, p=[0.2, 0.3, 0.5]).tolist()
+        budgets = rng.choice(3, size=3, p=_BUDGET_PROBABILITIES).tolist()
 
         # Agents that the workflow lacks get neither tools nor instructions.
         structure = repair_structure((workflow, *tools, *budgets))
         present = action_space.list_agents(WORKFLOWS[workflow])
-        chosen_atoms = tuple(
-            _sample_atoms(atoms[agent], rng) if agent in present else () for agent in range(3)
-        )
-        configurations.setdefault(Configuration(structure, chosen_atoms))
+        chosen_atoms = [()] * 3
+        for agent in present:
+            chosen_atoms[agent] = _sample_atoms(atoms[agent], rng)
+        configurations.setdefault(Configuration(structure, tuple(chosen_atoms)))
     return list(configurations)
 
 

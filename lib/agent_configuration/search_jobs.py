@@ -274,7 +274,7 @@ def choose_at_random(bench: ConfigurationWorkbench, run: JobRun) -> None:
 
 
 def check_constants(bench: ConfigurationWorkbench, run: JobRun) -> None:
-    """Test the best configurations of the searches once more, to see why their wrong answers are wrong.
+    """Answer the test questions with the best fixed configurations once more, to see why wrong answers are wrong.
 
     Args:
         bench: Agents, questions and rewards.

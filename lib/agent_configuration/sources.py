@@ -29,7 +29,11 @@ def build_records() -> dict[str, dict[str, str]]:
 
 @cache
 def build_documents() -> tuple[str, ...]:
-    """Write the sentences behind the tool `search`; homes, rivers, mayors and numbers are out of date."""
+    """Write the sentences that the tool `search` finds; some of their facts are out of date.
+
+    Returns:
+        The sentences.
+    """
     sentences = []
     for relation, values in _make_source(KNOWN_TO_RECORDS).items():
         if relation == mixed.RELATION:
@@ -63,7 +67,14 @@ def _make_source(old_relations: Sequence[str]) -> dict[str, dict[str, str]]:
 
 
 def list_relations(item: Item) -> tuple[str, ...]:
-    """List the relations that a question asks for, the last one first; none where it needs no source."""
+    """List the relations that a question asks for, such as home or friend, the last one first.
+
+    Args:
+        item: The question.
+
+    Returns:
+        Names of relations; none where it needs no source.
+    """
     if item.group not in _FACT_GROUPS:
         return ()
     relations = (*AGREED, *KNOWN_TO_RECORDS, *KNOWN_TO_DOCUMENTS)
@@ -73,13 +84,14 @@ def list_relations(item: Item) -> tuple[str, ...]:
 
 
 def select_source(item: Item) -> str | None:
-    """The tool that has all facts of a question up to date.
+    """Select the tool that has all facts of a question up to date.
 
     Args:
         item: The question.
 
     Returns:
-        "lookup" or "search"; "either" where both do, "none" where no facts are needed, and None where neither has all.
+        "lookup" or "search"; "either" where both do, "none" where no facts are needed, and None where neither has
+        all.
     """
     relations = set(list_relations(item))
     if not relations:

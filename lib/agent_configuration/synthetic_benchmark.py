@@ -78,7 +78,7 @@ _FIELDS = {
 
 
 def run(settings: ConfigurationSettings, runs: str | Path = RUNS) -> pd.DataFrame:
-    """Train and evaluate all variants in the synthetic worlds, and make the results table.
+    """Train and evaluate all variants of ARC in synthetic environments (worlds), whose optimum is known.
 
     Jobs that were finished before are read from their folders.
 
@@ -118,25 +118,29 @@ def add_regret(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def make_jobs(settings: ConfigurationSettings) -> list[sweep.Job]:
-    """Make the jobs of the benchmark.
+    """Make the jobs of the synthetic benchmark.
+
+    One job maps how the difficulty of an environment decides how many episodes a policy needs (atlas). One computes
+    the best constant and the optimum by enumeration. The others train one variant each; ARC's own also imitates its
+    best episodes by supervised fine-tuning (SFT).
 
     Args:
-        settings: Settings of lesson 07.
+        settings: Settings of lesson 07; the section `glass` is about the synthetic environments.
 
     Returns:
-        The job of the map of worlds, that of the best constants and optima, and one training job for each variant.
+        The jobs.
     """
     jobs = [
         sweep.Job("atlas", _make_settings(settings, MAP, _FIELDS[MAP], ("ppo",))),
         sweep.Job("enumerated", _make_settings(settings, ENUMERATION, _FIELDS[ENUMERATION])),
     ]
     for label, variant in VARIANTS_BY_LABEL.items():
-        glass_fields = _FIELDS[TRAINING]
-        sections = ("ppo",)
-        if variant == ARC:  # the only one that imitates its elite
-            glass_fields = (*glass_fields, *_IMITATION)
-            sections = ("ppo", "sft")
-        decided_by = _make_settings(settings, TRAINING, glass_fields, sections)
+        environment_fields = _FIELDS[TRAINING]
+        training_sections = ("ppo",)
+        if variant == ARC:  # the only one with supervised fine-tuning
+            environment_fields = (*environment_fields, *_IMITATION)
+            training_sections = ("ppo", "sft")
+        decided_by = _make_settings(settings, TRAINING, environment_fields, training_sections)
         jobs.append(sweep.Job(label, decided_by | {"variant": asdict(variant)}))
     return jobs
 
@@ -144,7 +148,7 @@ def make_jobs(settings: ConfigurationSettings) -> list[sweep.Job]:
 def _make_settings(
     settings: ConfigurationSettings,
     kind: str,
-    glass_fields: Sequence[str],
+    environment_fields: Sequence[str],
     sections: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Make the settings of a job: everything that decides its result, and therefore its key.
@@ -152,7 +156,7 @@ def _make_settings(
     Args:
         settings: Settings of lesson 07.
         kind: Kind of the job: MAP, ENUMERATION or TRAINING.
-        glass_fields: Fields of the section `glass` that the job reads.
+        environment_fields: Fields of the section `glass` (the synthetic environments) that the job reads.
         sections: Further sections of the settings that the job reads.
 
     Returns:
@@ -161,13 +165,20 @@ def _make_settings(
     return {
         "job": kind,
         "configuration": settings.to_job_settings("tiers", "reward", *sections),
-        "glass": settings.glass.to_job_settings(*glass_fields),
-        "versions": versions(kind),
+        "glass": settings.glass.to_job_settings(*environment_fields),
+        "versions": list_versions(kind),
     }
 
 
-def versions(kind: str) -> dict[str, int]:
-    """List the VERSIONs of the code that decides the result of a kind of job."""
+def list_versions(kind: str) -> dict[str, int]:
+    """List the VERSION constants of the code that decides the result of a kind of job.
+
+    Args:
+        kind: MAP, ENUMERATION or TRAINING.
+
+    Returns:
+        Version numbers by the name of the code.
+    """
     decided_by = {
         "random streams": seeds.VERSION,
         "configuration space": action_space.VERSION,
@@ -224,7 +235,9 @@ def train_and_evaluate(
     worlds: ConfigurationWorlds,
     report_progress: Callable[[float], None] = lambda share: None,
 ) -> pd.DataFrame:
-    """Train one variant in every world, and evaluate it on its way; ARC also after imitating its elite.
+    """Train one variant in every synthetic environment, and evaluate it at several numbers of episodes.
+
+    ARC is also evaluated after supervised fine-tuning on its best episodes (the elite).
 
     Args:
         variant: What is trained.
@@ -241,7 +254,12 @@ def train_and_evaluate(
     tables = []
 
     def evaluate(num_episodes: int, trainings: StackedTrainings) -> None:
-        """Evaluate the policies if this number of episodes is among those of the settings."""
+        """Evaluate the policies where this number of episodes is one of those in the settings.
+
+        Args:
+            num_episodes: Training episodes so far.
+            trainings: The policies, and all of their episodes.
+        """
         report_progress(num_episodes / eval_points[-1])
         if num_episodes in eval_points:
             tables.append(evaluation.make_rows(variant.name, trainings, num_episodes))

@@ -141,7 +141,14 @@ class StructureTable:
         return len(self.workflow)
 
     def select(self, indices: np.ndarray) -> StructureTable:
-        """Select some of the structures, by their indices."""
+        """Select some of the structures.
+
+        Args:
+            rows: Their indices.
+
+        Returns:
+            The table of these structures.
+        """
         return StructureTable(
             workflow=self.workflow[indices],
             is_present=self.is_present[indices],
@@ -281,7 +288,7 @@ def _sigmoid(values: np.ndarray) -> np.ndarray:
 def make_world(
     settings: ConfigurationSettings, seed: int, interaction: float, noise: float
 ) -> ConfigurationWorlds:
-    """Draw one world.
+    """Draw one synthetic environment (world) at random.
 
     An effect is deviation * (main + interaction * by_kind) with standard normal draws; by_kind sums to 0 over kinds.
 
@@ -313,7 +320,14 @@ def make_world(
 
 
 def stack_worlds(worlds: Sequence[ConfigurationWorlds]) -> ConfigurationWorlds:
-    """Stack worlds with the same settings, in order."""
+    """Stack environments with the same settings.
+
+    Args:
+        worlds: The environments.
+
+    Returns:
+        One stack, in the same order.
+    """
     return ConfigurationWorlds(
         workflow_effects=np.concatenate([world.workflow_effects for world in worlds]),
         tool_effects=np.concatenate([world.tool_effects for world in worlds]),
@@ -370,7 +384,15 @@ def compute_bounds(worlds: ConfigurationWorlds) -> Bounds:
 
 
 def _compute_bounds_of_world(worlds: ConfigurationWorlds, world: int) -> Bounds:
-    """Compute the bounds of one world, as a stack of one."""
+    """Compute the optimum and the best constant of one environment by enumeration.
+
+    Args:
+        worlds: The environments.
+        world: Number of the environment.
+
+    Returns:
+        The bounds, as a stack of one.
+    """
     all_structures = _make_table_of_all_structures(tuple(worlds.settings.tiers))
     kinds = range(len(KINDS))
 

@@ -142,7 +142,7 @@ def repair_structures(structures: np.ndarray) -> np.ndarray:
     """Set pinned dimensions of structures, (n, 6), to 0, as `action_space.repair_structure` does for one."""
     is_valid = [
         mask[structures[:, 0], structures[:, dimension]]
-        for dimension, mask in enumerate(action_space.mask().values())
+        for dimension, mask in enumerate(action_space.make_masks().values())
     ]
     return np.where(np.stack(is_valid, 1), structures, 0)
 
@@ -228,7 +228,7 @@ def make_untrained(
 
 
 def make_states(training: np.ndarray, kind: np.ndarray, noise: np.ndarray) -> Tensor:
-    """Make what policies read: the kind of question, one-hot with noise.
+    """Make the states that policies read: the kind of question, one-hot with noise.
 
     Args:
         training: (n,) number of each row's training, which becomes column 0.
@@ -334,7 +334,15 @@ def _make_trainers(
 
 
 def _make_rules(variant: SyntheticConfigurationVariant, settings: ConfigurationSettings) -> Rules:
-    """Make the rules of the lesson's PPO, with the variant's own discount."""
+    """Make the settings of PPO, with the variant's own discount.
+
+    Args:
+        variant: The variant.
+        settings: Settings of lesson 07.
+
+    Returns:
+        The settings of an update.
+    """
     ppo = settings.ppo
     return Rules(
         clip=ppo.clip,

@@ -17,6 +17,7 @@ from lib.experiment import seeds
 
 NOISES = (0.0, 0.5, 1.0)
 NUM_BUFFERS = 10  # at each noise
+_ROUNDING_ERROR = 1e-9
 TASK_REWARD = 5.0  # of a correct answer
 
 
@@ -63,7 +64,7 @@ def fit_refined_policy(
     return np.divide(counts, totals, out=np.zeros(shape), where=totals > 0)
 
 
-def check(
+def check_theorem(
     costs: np.ndarray,
     probability: np.ndarray,
     noise: float,
@@ -71,7 +72,7 @@ def check(
     num_episodes: int,
     rng: np.random.Generator,
 ) -> Checked:
-    """Check the theorem on a buffer of random choices, their elite, and the policy that imitates it.
+    """Check theorem 3.2 on a buffer of random choices, its elite (the best episodes), and the policy that imitates it.
 
     Args:
         costs: (questions, configurations) expected reward without the task's term.
@@ -108,7 +109,7 @@ def check(
         before=float(rewards.mean()),
         after=float(rewards[is_elite].mean()),
         fresh=float(fresh_rewards.mean()),
-        kept=float((fresh_rewards >= tau - 1e-9).mean()),
+        kept=float((fresh_rewards >= tau - _ROUNDING_ERROR).mean()),
     )
 
 
@@ -174,7 +175,7 @@ def checks(tried: pd.DataFrame, share: float, num_episodes: int) -> pd.DataFrame
             rng = seeds.rng("configuration", "theorem", str(noise), str(seed))
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", RuntimeWarning)  # the mean of an empty elite
-                checked = check(costs, probability, noise, share, num_episodes, rng)
+                checked = check_theorem(costs, probability, noise, share, num_episodes, rng)
             if checked.covered:
                 labels = {"noise": noise, "seed": seed, "item": 0}
                 margin = {"margin": checked.fresh - checked.tau}

@@ -97,7 +97,11 @@ def read_options(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def _add_agent_options(group: argparse._ArgumentGroup) -> None:
-    """Add the options that say who the agents are and what the policy chooses from."""
+    """Add the options on the agents and on what the policy chooses from.
+
+    Args:
+        group: Group of a parser.
+    """
     group.add_argument(
         "--model", required=True, metavar="NAME", help="of llm.models in params.yaml: all agents"
     )
@@ -243,7 +247,15 @@ def choose_atoms(inputs: ConfigurationInputs, agents: UserAgents) -> list[Atom]:
 
 
 def describe_space(inputs: ConfigurationInputs, atoms: Sequence[Atom]) -> str:
-    """Describe what there is to choose from, in a sentence."""
+    """Describe in a sentence what the policy chooses from.
+
+    Args:
+        inputs: Tools and budgets.
+        atoms: The instructions that agents may be told.
+
+    Returns:
+        The sentence.
+    """
     num_written = sum(atom.family == WRITTEN for atom in atoms)
     written = f", {num_written} of them written for these questions" if num_written else ""
     tools = ", ".join(inputs.tools) or "no tools"

@@ -141,14 +141,29 @@ class ConfigurationPolicy:
     def _make_configuration(
         self, structure: Sequence[int], atoms: Sequence[Sequence[int]]
     ) -> Configuration:
-        """Make the configuration of a structure and of the numbers of each agent's atoms."""
+        """Make a configuration from numbers.
+
+        Args:
+            structure: Six numbers: workflow, tools and budgets.
+            atoms: Numbers of the instructions of each agent.
+
+        Returns:
+            The configuration.
+        """
         names_by_agent = tuple(
             tuple(self.atoms[number].name for number in atoms_of_agent) for atoms_of_agent in atoms
         )
         return Configuration(action_space.repair_structure(structure), names_by_agent)
 
     def _read_flat_action(self, action: Sequence[int]) -> Configuration:
-        """Make the configuration of a flat action; an atom that is chosen twice counts once."""
+        """Convert the action of a flat policy to a configuration; an atom that is chosen twice counts once.
+
+        Args:
+            action: The structure, then MAX_ATOMS choices for each agent, 0 for no atom.
+
+        Returns:
+            The configuration.
+        """
         num_dimensions = len(action_space.SIZES)
         names_by_agent = []
         for agent in range(len(action_space.AGENTS)):

@@ -191,7 +191,17 @@ def choose_budgets(
 
 
 def _read_budget(text: str) -> tuple[str, tuple[int, int, int]]:
-    """Read a value of --budget: the agent, and its low, medium and high tokens."""
+    """Parse a value of --budget, such as reasoner=256,512,1024.
+
+    Args:
+        text: The value.
+
+    Returns:
+        The agent, and its low, medium and high number of tokens.
+
+    Raises:
+        ParamsError: The value has another form.
+    """
     agent, _, numbers = text.partition("=")
     try:
         tiers = tuple(int(number) for number in numbers.split(","))
@@ -216,7 +226,7 @@ class UserAgents:
     Attributes:
         models: All models that are asked, by name: agents, judge, writer of atoms.
         agent_model: What all agents are.
-        tools: By name.
+        tools: Tools by name.
         loop: The event loop that all models are asked on.
     """
 

@@ -231,7 +231,15 @@ def drop_repeated_questions(dataset: Dataset) -> Dataset:
 
 
 def _check_groups(questions: QuestionSplit, dev: Sequence[Item]) -> None:
-    """Raise ParamsError for a group that has too few questions for a policy of its own."""
+    """Check that every group has enough questions for a policy of its own.
+
+    Args:
+        questions: Questions to learn from and to test on.
+        dev: Questions on which constants are compared.
+
+    Raises:
+        ParamsError: A group has too few.
+    """
     counts = Counter(item.group for item in questions.train)
     for item in [*questions.train, *dev, *questions.test]:
         num_questions = counts[item.group]

@@ -121,7 +121,14 @@ def _describe_minutes(minutes: float) -> str:
 
 
 def _describe_troubles(trials: pd.DataFrame) -> list[str]:
-    """Describe what went wrong in trial episodes, with remedies, in sentences."""
+    """Describe what went wrong in trial episodes, with remedies.
+
+    Args:
+        trials: A row per episode.
+
+    Returns:
+        Sentences.
+    """
     sentences = []
     num_trials = len(trials)
     unanswered = int((trials["answered"] == 0).sum())

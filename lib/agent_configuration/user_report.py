@@ -178,7 +178,14 @@ def describe_losses(outcome: TrainingOutcome) -> list[str]:
 
 
 def describe_elites(training: UserTraining) -> list[str]:
-    """Describe what the refinement (SFT) learned from, in a sentence for each policy."""
+    """Describe the episodes that supervised fine-tuning (SFT) learned from.
+
+    Args:
+        training: The finished training.
+
+    Returns:
+        A sentence for each policy.
+    """
     sentences = []
     for group, elite in training.elites.items():
         name = f" of {group}" if group else ""

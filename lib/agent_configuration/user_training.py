@@ -120,7 +120,14 @@ class UserTraining:
         return encoders.make_states([item.prompt for item in items], self.encode)
 
     def describe_policy(self, variant: ConfigurationVariant) -> PolicyDescription:
-        """Describe what a policy of a variant reads and chooses from."""
+        """Describe what a policy of a variant reads and chooses from.
+
+        Args:
+            variant: The variant.
+
+        Returns:
+            The description, from which an untrained policy can be made.
+        """
         _, num_inputs = self.make_states(self.inputs.questions.train[:1]).shape
         return PolicyDescription(
             kind=variant.kind,
@@ -170,7 +177,10 @@ class UserTraining:
         return rows, seconds / num_new_episodes
 
     def try_candidates(self) -> pd.DataFrame:
-        """Try every candidate on every dev question: rows with split "dev" and number.
+        """Answer every dev question with every candidate for the best fixed configuration.
+
+        Returns:
+            Rows with split "dev" and number (of the candidate).
 
         Raises:
             InfrastructureError: Most of the episodes lost a call.
@@ -213,7 +223,7 @@ class UserTraining:
                 )
 
     def train(self) -> None:
-        """Do all updates, then refine the policies. An interruption loses no update that was played."""
+        """Do all updates, then refine the policies; an interruption loses no finished update."""
         started = time.monotonic()
         trainings = list(self.trainings.values())
         num_updates = trainings[0].plan.num_updates
@@ -272,7 +282,11 @@ class UserTraining:
         return pd.concat(tables, ignore_index=True)
 
     def summarize_learning(self) -> pd.DataFrame:
-        """A row per update of ARC: the means of its episodes, and its losses averaged over groups."""
+        """Summarize ARC's training by update.
+
+        Returns:
+            A row per update: means of its episodes, and its losses averaged over groups.
+        """
         rollouts = self.stack_rollouts()
         arc_rollouts = rollouts[rollouts["method"] == ARC.name]
         measures = [name for name in MEASURES if name in arc_rollouts]
@@ -383,7 +397,11 @@ class UserTraining:
         return pd.concat(tables, ignore_index=True)
 
     def try_candidates_on_test(self) -> pd.DataFrame:
-        """Every candidate on the held-out questions, which only the oracle may look at."""
+        """Answer every test question with every candidate, for the oracle alone.
+
+        Returns:
+            Rows of the oracle's candidates.
+        """
         num_items = len(self.inputs.questions.test)
         tables = [
             self.evaluate([configuration] * num_items, _TRIED, "oracle")
@@ -418,7 +436,16 @@ class UserTraining:
 
 
 def _check_scored(rows: pd.DataFrame, name: str, model: str) -> None:
-    """Raise InfrastructureError where so many episodes are lost that nothing can be compared or learned."""
+    """Check that enough episodes were not lost for methods to be compared.
+
+    Args:
+        rows: A row per episode.
+        name: What the episodes are, in words.
+        model: Name of the agents' model.
+
+    Raises:
+        InfrastructureError: Too many lost a call.
+    """
     num_lost = int((rows["lost_calls"] > 0).sum())
     if num_lost <= MAX_LOST_SHARE * len(rows):
         return

@@ -61,7 +61,14 @@ def make_context(
 
 
 def make_toolbox(sandbox: Sandbox) -> dict[str, Tool]:
-    """Make the four tools, over the two sources of facts that questions are about."""
+    """Make the four tools of the agents: calculator, search, lookup and python.
+
+    Args:
+        sandbox: Runs the programs.
+
+    Returns:
+        Tools by name.
+    """
     tools = (
         calculator(),
         search_tool(Index(sources.build_documents())),
@@ -181,7 +188,7 @@ class ConfigurationWorkbench:
         return select_atoms(self.atoms, self.backend, kind)
 
     def play(self, model: str, jobs: Sequence[ConfiguredQuestion]) -> pd.DataFrame:
-        """Let agents answer questions under configurations.
+        """Let agents answer questions under given configurations.
 
         Args:
             model: Name in llm.models of the agents' model.

@@ -53,7 +53,15 @@ async def routing(team: Team, question: str) -> Note:
 
 
 async def sectioning(team: Team, question: str) -> Note:
-    """4. Two parts are done at once, each without knowing the other, then put together. Calls: 4."""
+    """Workflow 4: two parts are solved at the same time, each without the other, then put together. Calls: 4.
+
+    Args:
+        team: The agents.
+        question: The question.
+
+    Returns:
+        The last agent's note, with the answer.
+    """
     plan = await team.divide(question, SPLIT)
     first_task, second_task = split_plan(plan.answer or "")
     first_result, second_result = await gather(
@@ -70,10 +78,17 @@ async def voting(team: Team, question: str) -> Note:
 
 
 async def orchestrator(team: Team, question: str) -> Note:
-    """6. A plan, then workers one after the other, each knowing the results before. Calls: 4.
+    """Workflow 6: a plan, then two workers one after the other, each with the results before. Calls: 4.
 
     The first agent plans, the second works, the third sums up (ARC, appendix A: "separating planning from execution";
     the second agent's tools are the workers').
+
+    Args:
+        team: The agents.
+        question: The question.
+
+    Returns:
+        The last agent's note, with the answer.
     """
     plan = await team.divide(question, PLAN, agent=FIRST)
     first_task, second_task = split_plan(plan.answer or "")
@@ -85,9 +100,16 @@ async def orchestrator(team: Team, question: str) -> Note:
 
 
 async def evaluator(team: Team, question: str) -> Note:
-    """7. Generate, evaluate, refine, at most ROUNDS evaluations. Calls: 4 to 7.
+    """Workflow 7: generate, evaluate, refine, with at most ROUNDS evaluations. Calls: 4 to 7.
 
     It ends early when a refinement leaves the answer as it was, or when a refined draft is judged right.
+
+    Args:
+        team: The agents.
+        question: The question.
+
+    Returns:
+        The last agent's note, with the answer.
     """
     reasoning = await team.reason(question)
     for turn in range(ROUNDS):

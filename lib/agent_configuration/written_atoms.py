@@ -87,7 +87,16 @@ def write_atoms(
 
 
 def _write_request(items: Sequence[Item], tools: Sequence[str]) -> str:
-    """Write what the model is asked: the roles, the tools, some questions, and the form of the reply."""
+    """Write the prompt that asks a model for instructions: the roles, the tools, some questions, and the form of the
+    reply.
+
+    Args:
+        items: Example questions.
+        tools: Names of the agents' tools.
+
+    Returns:
+        The prompt.
+    """
     roles = "\n".join(f"- {role}: {work}" for role, work in _ROLES.items())
     questions = "\n".join(f"- {' '.join(item.prompt.split())[:_LONGEST_SHOWN]}" for item in items)
     return (
@@ -137,7 +146,19 @@ def check_atoms(text: str, items: Sequence[Item]) -> list[Atom]:
 
 
 def _read_entry(role: str, number: int, entry: object) -> Atom:
-    """Read the atom with this number of a role; raises InvalidReply where it breaks a rule."""
+    """Read one written instruction (atom) of a role.
+
+    Args:
+        role: The role.
+        number: Its number among those of the role.
+        entry: Its fields, as the model wrote them.
+
+    Returns:
+        The atom.
+
+    Raises:
+        InvalidReply: It breaks a rule.
+    """
     if not isinstance(entry, dict) or not isinstance(entry.get("text"), str):
         raise InvalidReply("wrong_fields", f"an atom of the {role} lacks its text")
     text = " ".join(entry["text"].split())

@@ -49,10 +49,10 @@ def test_the_nine_workflows_stand_in_the_order_of_the_paper():
 
 def test_only_the_second_agents_tools_and_budget_are_ever_masked():
     sizes = {"workflow": 9, "tools1": 16, "tools2": 16, "budget1": 3, "budget2": 3, "budget3": 3}
-    assert {name: rows.shape for name, rows in action_space.mask().items()} == {
+    assert {name: rows.shape for name, rows in action_space.make_masks().items()} == {
         name: (9, n) for name, n in sizes.items()
     }
-    for name, rows in action_space.mask().items():
+    for name, rows in action_space.make_masks().items():
         for workflow in range(9):
             pinned = name in ("tools2", "budget2") and workflow in ALONE
             assert rows[workflow].tolist() == [True] + [not pinned] * (sizes[name] - 1)

@@ -35,8 +35,12 @@ def test_the_policy_never_leaves_the_elite_and_where_nothing_is_left_to_chance_b
     seed, share, rows
 ):
     mean, correct, rng = world(seed)
-    checked = theorem_3_2.check(mean, correct, 0.0, share, rows, rng)
-    assert checked.outside == 0.0 == theorem_3_2.check(mean, correct, 1.0, share, rows, rng).outside
+    checked = theorem_3_2.check_theorem(mean, correct, 0.0, share, rows, rng)
+    assert (
+        checked.outside
+        == 0.0
+        == theorem_3_2.check_theorem(mean, correct, 1.0, share, rows, rng).outside
+    )
     if checked.covered:
         assert checked.kept == 1.0 and checked.fresh >= checked.tau and checked.after >= checked.tau
 
@@ -45,7 +49,9 @@ def test_where_dice_fall_the_elite_were_lucky_and_a_fresh_try_is_paid_less():
     """And the more so, the more is left to chance."""
     checked_by_noise = {
         noise: [
-            theorem_3_2.check(*world(seed)[:2], noise, 0.3, 200, np.random.default_rng(seed))
+            theorem_3_2.check_theorem(
+                *world(seed)[:2], noise, 0.3, 200, np.random.default_rng(seed)
+            )
             for seed in range(30)
         ]
         for noise in (0.0, 0.3, 1.0)
@@ -62,7 +68,7 @@ def test_where_dice_fall_the_elite_were_lucky_and_a_fresh_try_is_paid_less():
 
 def test_a_tiny_world_by_hand():
     """One question; the first action is right and costs 1, the second is wrong and free: 4 and 0, half of it elite."""
-    checked = theorem_3_2.check(
+    checked = theorem_3_2.check_theorem(
         np.array([[-1.0, 0.0]]), np.array([[1.0, 0.0]]), 0.0, 0.4, 4_000, np.random.default_rng(1)
     )
     assert (
@@ -91,24 +97,26 @@ def test_rounding_does_not_break_the_guarantee_where_rewards_are_equal():
             -0.02 * rng.integers(1, 4, size=(6, 8)),
             rng.integers(2, size=(6, 8)).astype(float),
         )
-        assert theorem_3_2.check(mean, correct, 0.0, 0.3, 200, rng).kept == 1.0
+        assert theorem_3_2.check_theorem(mean, correct, 0.0, 0.3, 200, rng).kept == 1.0
 
 
 def test_a_question_without_an_elite_row_is_not_covered():
     correct = np.array([[1.0, 1.0], [0.0, 0.0]])
-    checked = theorem_3_2.check(np.zeros((2, 2)), correct, 0.0, 0.4, 200, np.random.default_rng(0))
+    checked = theorem_3_2.check_theorem(
+        np.zeros((2, 2)), correct, 0.0, 0.4, 200, np.random.default_rng(0)
+    )
     assert checked.covered == 0.5 and checked.fresh == 5.0
 
 
 def test_the_buffer_is_paid_what_its_choices_are_worth_on_average():
     mean, correct, _ = world(3)
-    checked = theorem_3_2.check(mean, correct, 1.0, 0.3, 40_000, np.random.default_rng(0))
+    checked = theorem_3_2.check_theorem(mean, correct, 1.0, 0.3, 40_000, np.random.default_rng(0))
     assert checked.before == pytest.approx((mean + 5 * correct).mean(), abs=0.05)
 
 
 def test_a_chance_of_one_half_is_the_same_when_it_is_paid_again():
     """As chances are that were measured in two or four tries."""
-    checked = theorem_3_2.check(
+    checked = theorem_3_2.check_theorem(
         np.zeros((1, 1)), np.full((1, 1), 0.5), 0.0, 0.3, 50, np.random.default_rng(0)
     )
     assert checked.after == checked.fresh == 5.0 and checked.kept == 1.0

@@ -16,7 +16,7 @@ from pandas.testing import assert_frame_equal
 
 from lib.agent_configuration import train_command as command
 from lib.agent_configuration import user_agents, user_training
-from lib.agent_configuration.action_space import TOOLS, WORKFLOWS, mask
+from lib.agent_configuration.action_space import TOOLS, WORKFLOWS, make_masks
 from lib.agent_configuration.agent_system import read_configurations
 from lib.agent_configuration.atoms import read_library
 from lib.agent_configuration.saved_policy import SavedPolicies
@@ -183,9 +183,9 @@ def test_tools_that_are_not_named_are_in_no_configuration(trained):
 
 
 def test_masks_leave_the_structures_of_the_named_tools():
-    allowed = mask(("calculator", "python"))["tools1"][WORKFLOWS.index("verify")]
+    allowed = make_masks(("calculator", "python"))["tools1"][WORKFLOWS.index("verify")]
     assert np.flatnonzero(allowed).tolist() == [0, 1, 8, 9]
-    assert mask(TOOLS)["tools1"].all()
+    assert make_masks(TOOLS)["tools1"].all()
 
 
 def test_the_policy_in_the_folder_chooses_as_the_trained_one(trained, folder):
