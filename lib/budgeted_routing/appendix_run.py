@@ -63,7 +63,7 @@ RECORDED_STUDIES = (
 
 
 def select_study(params: Params, study: Study) -> Params:
-    """Settings of one experiment of the appendix: its experts, its questions, and how many seeds are trained.
+    """Select the settings of one experiment of the appendix: its experts, its questions, and its number of seeds.
 
     Args:
         params: All settings, as params.yaml has them.

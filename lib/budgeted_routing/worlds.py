@@ -36,7 +36,7 @@ LESSON_VARIANTS_BY_WORLD = {
 
 
 def select_world(params: Params, world: str) -> Params:
-    """Settings in which `routing` has the experts, questions and seeds of a world.
+    """Select the settings in which `routing` has the experts, questions and seeds of a world.
 
     Args:
         params: All settings, as params.yaml has them.

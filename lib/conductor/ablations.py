@@ -31,7 +31,7 @@ STATIC = ("Equal", "Random")  # weights that learn nothing, for Table 5's second
 
 
 def run_methods(params: Params, **options) -> pd.DataFrame:
-    """Every method of the synthetic environment at its central setting.
+    """Train every method in the synthetic environment at its central setting.
 
     Args:
         params: All settings.

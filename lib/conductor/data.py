@@ -112,7 +112,7 @@ def make_dataset(items: Sequence[Item]) -> Dataset:
 
 
 def prepare_prompts(dataset: Dataset, has_chat_template: bool) -> Dataset:
-    """A dataset in the form in which a model is prompted.
+    """Convert a dataset to the form in which the model is prompted.
 
     Args:
         dataset: With a column `prompt`.

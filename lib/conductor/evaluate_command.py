@@ -251,7 +251,7 @@ def add_votes(
 
 
 def summarize(scores: pd.DataFrame) -> pd.DataFrame:
-    """Means of both models and their difference, with 95 % intervals over prompts.
+    """Estimate the means of both models and their difference, with 95 % intervals over prompts.
 
     Args:
         scores: Scores of `score_replies` or `add_votes`.

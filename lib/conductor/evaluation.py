@@ -155,7 +155,7 @@ def measure_rewards(
     layer: str,
     head_input: str,
 ) -> pd.DataFrame:
-    """What the rewards measure on replies.
+    """Measure all rewards on the first reply to each item.
 
     Args:
         model: The policy.

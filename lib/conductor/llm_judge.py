@@ -320,7 +320,7 @@ def _take_majority(votes: Sequence[bool | None]) -> bool | None:
 def make_vote_requests(
     question: str, reference: str, answer: str, baseline: str | None = None
 ) -> list[ChatRequest]:
-    """The votes on one answer.
+    """Make the requests of a judge's votes on one answer.
 
     Args:
         question: What was asked.

@@ -297,6 +297,9 @@ class ConductorWeighting(Weighting):
         """Move the head, its optimizer and its buffer to the device of the hidden states.
 
         A checkpoint is loaded before that device is known.
+
+        Args:
+            device: The device.
         """
         if next(self.conductor.parameters()).device != device:
             self.conductor.to(device)

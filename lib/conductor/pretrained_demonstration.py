@@ -179,6 +179,12 @@ def write_messages(examples: Sequence[Item], item: Item) -> list[dict[str, str]]
 def work_out(item: Item) -> str:
     """Write the reasoning of an example: a sum, one operation after the other.
 
+    Args:
+        item: A sum, such as 4 + 5 - 2.
+
+    Returns:
+        The operations with their results.
+
     Example:
         >>> work_out(make_item("... the following arithmetic problem: 4 + 5 - 2 =", "7", "chain_sum"))
         '4 + 5 = 9, 9 - 2 = 7'

@@ -22,7 +22,7 @@ _BEGINNING = re.compile(rf"\s*(?:{_THINK}\s*)?<answer>", re.DOTALL)
 
 
 def is_well_formed(reply: str, require_thought: bool = False) -> bool:
-    """Whether a reply is one thought and one answer in their tags, in this order, and nothing else.
+    """Check that a reply is one thought and one answer in their tags, in this order, and nothing else.
 
     Args:
         reply: The whole reply.

@@ -84,7 +84,7 @@ def correlate_within_groups(a: np.ndarray, b: np.ndarray, group_size: int) -> fl
 
 
 def measure_reward_signals(rollouts: pd.DataFrame, group_size: int) -> pd.DataFrame:
-    """How far each reward differs inside groups, and what it knows about the truth there.
+    """Measure how much each reward varies within groups, and how it correlates with the true quality there.
 
     Args:
         rollouts: Rows of one method before it has learned much, groups side by side. Columns: seed, group (category),
@@ -92,7 +92,8 @@ def measure_reward_signals(rollouts: pd.DataFrame, group_size: int) -> pd.DataFr
         group_size: Rollouts of a group.
 
     Returns:
-        One row per seed, category and reward: groups_that_differ, the fraction of groups in which the measured reward,
+        One row per seed, category and reward: groups_that_differ, the fraction of groups in which the measured
+        reward,
         before ranks, is not the same for all rollouts; truth, the correlation of the normalised reward with the
         verifier's score inside groups.
     """

@@ -302,7 +302,7 @@ def _fit(
 def measure_agreement(
     model: PreferenceReward, pairs: Sequence[PreferencePair], scale_file: Path
 ) -> pd.DataFrame:
-    """How often a model prefers the better reply, by category.
+    """Count how often a reward model prefers the better reply, by category.
 
     Args:
         model: The reward model.

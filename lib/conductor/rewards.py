@@ -40,7 +40,7 @@ def compute_length_reward(num_tokens: int, min_length: int, max_length: int) -> 
 
 
 def rank_within_groups(values: torch.Tensor, group_size: int) -> torch.Tensor:
-    """Rank normalisation: the worst of a group gets 0, the best 1.
+    """Rank values within their group and scale the ranks: the worst gets 0, the best 1.
 
     Equal values share the mean of their ranks; a group in which all are equal gets 1/2 throughout. What could not be
     measured (NaN) ranks below everything that was, and gets 0.

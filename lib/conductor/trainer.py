@@ -253,7 +253,14 @@ class ConductorTrainer(GRPOTrainer):
         return rewards * self._spread_weights(weights)
 
     def _generate_and_score_completions(self, inputs: list[dict]) -> dict:
-        """Sample and score replies as TRL does; then update the weighting from the advantages, and complete the log."""
+        """Sample and score replies as TRL does; then update the weighting from the advantages, and complete the log.
+
+        Args:
+            inputs: Rows of the dataset, one per rollout of this process.
+
+        Returns:
+            TRL's batch, with tokens and advantages.
+        """
         output = super()._generate_and_score_completions(inputs)
         if self.model.training:
             advantage = self.accelerator.gather(output["advantages"].detach())

@@ -133,7 +133,7 @@ def compare_rules(params: Params, zoo: str | Path | None = None) -> dict[str, Co
 
 
 def list_rule_changes(education: EducationSettings) -> dict[str, dict[str, Any]]:
-    """All ways to change one rule of the simulated student, by a name such as "warmup ncc".
+    """List all ways to change one rule of the simulated student, by a name such as "warmup ncc".
 
     A rule is a setting of `education` that the paper leaves open, such as `warmup`: what the questions before an
     episode do to mastery.

@@ -17,7 +17,7 @@ PROMPT_TOKENS = 2_500  # of a prompt, more than contexts of these domains need
 
 
 def plan_contest_calls(params: Params, worlds: Sequence[tuple[str, str]]) -> list[PlannedCalls]:
-    """The most calls and tokens that `orchestration.model` may need to decide in all episodes of some worlds.
+    """Estimate the most calls and tokens that `orchestration.model` needs in all episodes of some worlds.
 
     A world is an environment together with a kind of query, the weights of the objectives.
 

@@ -67,7 +67,11 @@ class DecisionUsage:
     failure_kinds: list[str] = field(default_factory=list)
 
     def add(self, other: "DecisionUsage") -> None:
-        """Add the calls, tokens, dollars and failures of other requests to this usage."""
+        """Add the calls, tokens, dollars and failures of other requests to this usage.
+
+        Args:
+            other: The usage to add.
+        """
         self.calls += other.calls
         self.tokens_in += other.tokens_in
         self.tokens_out += other.tokens_out

@@ -52,7 +52,7 @@ def versions(name: str, llm: LLMSettings) -> dict[str, int]:
 
 
 def describe_decision_model(name: str, lab: LabSettings, llm: LLMSettings) -> dict[str, Any]:
-    """What the settings of a job say of its decision model, beside the VERSIONs of its code.
+    """Describe a decision model for the settings of a job, which decide its cache key.
 
     Args:
         name: LAB (lab-orchestrator, a small model that ships with the project), or a name of `llm.models`.

@@ -181,12 +181,15 @@ class MiniGridDescriber:
         return {"gold left": gold_left, "lava distance": env.measure_distance_in_view(LAVA)}
 
     def name_situations(self, state_features: Mapping[str, np.ndarray]) -> list[str]:
-        """The situation of each room: a label such as "gold left 1, lava near".
+        """Label the situation of each room, such as "gold left 1, lava near".
 
         Policy cards hold a policy's mean results by situation, so the label says which of them apply.
 
         Args:
             state_features: (rooms,) by name, as `read_state_features` returns them.
+
+        Returns:
+            A label for each room.
         """
         gold_by_room = state_features["gold left"]
         lava_distance_by_room = state_features["lava distance"]
@@ -197,7 +200,15 @@ class MiniGridDescriber:
         return situations
 
     def describe_state(self, env: GridBatch, row: int) -> dict[str, str]:
-        """The state of one room in words: where the robot is, what it sees, and what is left of gold and time."""
+        """Describe the state of one room: where the robot is, what it sees, and what is left of gold and time.
+
+        Args:
+            env: The rooms.
+            row: Number of the room.
+
+        Returns:
+            Texts by name.
+        """
         view = env.describe(row)
         column, line = view["position"]
         visible_objects = "; ".join(_describe_object(visible) for visible in view["in_view"])
@@ -221,7 +232,15 @@ class MiniGridDescriber:
     def describe_change(
         self, features_before: Mapping[str, Any], measurements_after: Mapping[str, Any]
     ) -> str:
-        """What a step did in one room, such as "stepped onto lava" or "gold left 1"."""
+        """Describe what a step did in one room, such as "stepped onto lava" or "gold left 1".
+
+        Args:
+            features_before: Not read.
+            measurements_after: Whether goal or lava was reached, and the gold so far.
+
+        Returns:
+            The text.
+        """
         if measurements_after["success"]:
             return "reached the goal"
         if measurements_after["lava"]:
@@ -234,7 +253,7 @@ class MiniGridDescriber:
         measurements: Sequence[Mapping[str, np.ndarray]],
         alive: np.ndarray,
     ) -> tuple[str, str]:
-        """What a policy's simulated steps did in copies of one room, in words for a prompt.
+        """Describe in words for a prompt what a policy's simulated steps did in copies of one room.
 
         Args:
             features_before: Not read; rooms are described by what happens in them.
@@ -256,7 +275,14 @@ class MiniGridDescriber:
 
 
 def _describe_object(visible: Mapping) -> str:
-    """Describe an object in the robot's view, such as "lava 2 ahead, 1 to the left"."""
+    """Describe an object in the robot's view, such as "lava 2 ahead, 1 to the left".
+
+    Args:
+        visible: Kind of the object (what), and steps to it (ahead, right).
+
+    Returns:
+        The text.
+    """
     steps_right = visible["right"]
     direction = "straight"
     if steps_right > 0:

@@ -327,7 +327,9 @@ class _EpisodeBatch:
         contexts: Sequence[DecisionContext],
         tool_results: Sequence[Mapping[str, ToolResult]],
     ) -> list[Decision]:
-        """A decision for each running episode; the model may try policies on copies before it decides (section 3.2).
+        """Ask the decision model until it has decided in every running episode.
+
+        The model may try policies on copies of the environment before it decides (section 3.2).
 
         Args:
             contexts: One per running episode, before any policy is tried.

@@ -48,7 +48,7 @@ def open_example_world(
 def collect_contexts_by_system(
     params: Params, domain: str, zoo: str | Path | None = None
 ) -> dict[str, list[DecisionContext]]:
-    """What KO, TO and RO know at each step of the example episode, with policies chosen at random and no model asked.
+    """Collect what KO, TO and RO know at each step of the example episode; policies are chosen at random.
 
     KO (knowledge-based orchestration) reads descriptions of the policies; TO (tool-based) tries them for one step on
     copies of the environment, RO (reflection-based) for several.

@@ -114,7 +114,7 @@ def read_steps(
     zoo: str | Path = train.ZOO_FOLDER,
     runs: str | Path = RUNS,
 ) -> pd.DataFrame:
-    """The steps that every method took in some worlds, a row for each, from the folders of finished jobs.
+    """Read the steps that every method took in some worlds from the folders of finished jobs.
 
     Args:
         params: All settings.
@@ -124,7 +124,8 @@ def read_steps(
         runs: Folder of the jobs.
 
     Returns:
-        Columns method, seed, item (the episode, such as 0-17), group (the domain), condition (the world), and what the
+        Columns method, seed, item (the episode, such as 0-17), group (the domain), condition (the world), and what
+        the
         step recorded: state, policy, action and rewards.
 
     Raises:

@@ -86,7 +86,7 @@ class LabOrchestrator(NumericModel):
         self._answers: dict[tuple[str, tuple[str, ...]], _Answer] = {}
 
     def decide(self, contexts: Sequence[DecisionContext]) -> list[Decision]:
-        """The distribution over policies in every context: the softmax over the logits of the policies' names.
+        """Compute the distribution over policies in every context, the softmax over the logits of their names.
 
         Args:
             contexts: One per episode, with cards (KO) or results (TO, RO) of every policy.
@@ -149,7 +149,7 @@ class LabOrchestrator(NumericModel):
 
 
 def write_situation(context: DecisionContext) -> TraceSituation:
-    """A context as a decision situation in the words that lab-orchestrator was trained on.
+    """Translate a context into the words that lab-orchestrator was trained on.
 
     Args:
         context: A context with cards (KO) or results (TO, RO) of every policy.

@@ -212,7 +212,7 @@ def estimate_contrasts(rows: pd.DataFrame, settings: OrchestrationSettings) -> E
 
 
 def estimate_lengths(rows: pd.DataFrame, settings: OrchestrationSettings) -> Estimates:
-    """Steps of an episode of KO, TO, RO and random choice minus those of baselines, for the paper's students.
+    """Estimate how many steps KO, TO, RO and random choice need more than baselines, for the paper's students.
 
     KO (knowledge-based orchestration) reads descriptions of the policies; TO (tool-based) tries them for one step on
     copies of the environment, RO (reflection-based) for several.
@@ -470,7 +470,7 @@ def estimate_judge_scores(judged: pd.DataFrame, methods: Sequence[str], model: s
 
 
 def list_backends_of_table_2(rows: pd.DataFrame, settings: OrchestrationSettings) -> dict[str, str]:
-    """The backend of each row of Table 2 that another model than `orchestration.model` decided, by metric key.
+    """List the backend of each row of Table 2 that was decided by another model than `orchestration.model`.
 
     Args:
         rows: A row per method, seed and episode.

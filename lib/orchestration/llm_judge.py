@@ -201,7 +201,7 @@ def _make_request(messages: Sequence[Mapping[str, str]], attempt: int) -> ChatRe
 async def _score_episode(
     model: ChatModel, messages: Sequence[Mapping[str, str]]
 ) -> dict[str, float]:
-    """The scores of one episode, and the calls, tokens and dollars of judging it.
+    """Ask the judge to score one episode, and count calls, tokens and dollars.
 
     Args:
         model: The judge.

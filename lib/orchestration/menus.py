@@ -113,7 +113,7 @@ def has_planned_policies(domain: str, world: str) -> bool:
 def describe_menu(
     params: Params, domain: str, world: str, seed: int, zoo: str | Path | None
 ) -> dict[str, Any]:
-    """The policies of a job and their cards as settings, so that the job's key changes with them.
+    """Describe the policies of a job and their cards as settings, so that the job's key changes with them.
 
     Args:
         params: All settings.
@@ -123,7 +123,8 @@ def describe_menu(
         zoo: Folder of the trained policies; None for those that these settings train, wherever they lie.
 
     Returns:
-        The share of random moves of planned policies (`slip`), or a hash for each trained policy and card: of its file,
+        The share of random moves of planned policies (`slip`), or a hash for each trained policy and card: of its
+        file,
         or, without a folder, of the settings that it is made from.
 
     Raises:
@@ -210,7 +211,7 @@ def make_menu(description: Mapping[str, Any], domain: str, seed: int, zoo: str |
 def read_cards(
     description: Mapping[str, Any], domain: str, zoo: str | Path
 ) -> dict[str, Mapping[str, Any]]:
-    """The policy cards (what is known of a policy in words) of a job's policies, by name of the policy.
+    """Read the cards of a job's policies, which say in words what is known of a policy.
 
     Args:
         description: Names and hashes of trained policies, or the slip of planned ones (see `describe_menu`).

@@ -223,7 +223,7 @@ def _list_variants(world: World) -> list[Method]:
 
 
 def _make_planning_model(world: World) -> PlanModel:
-    """The upper bound: a decision model that tries plans on copies of the environment and follows the best one.
+    """Make the upper bound: a decision model that tries plans on copies of the environment and follows the best one.
 
     A plan is a policy for every coming step: one policy throughout, or one that hands over to another after some steps.
     Plans look further ahead than KO, TO and RO may, so their utility bounds what choosing among policies can gain.

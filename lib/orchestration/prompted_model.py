@@ -263,7 +263,7 @@ class PromptedModel:
         usage: DecisionUsage,
         model: ChatModel,
     ) -> ChatRequest | None:
-        """The request for one reply; None where the episode's budget does not pay for a reply.
+        """Make the request for one reply, as long as the episode's budget pays for.
 
         Args:
             purpose: reply or summary; names the stream of seeds.

@@ -249,10 +249,13 @@ def count_calls(context: DecisionContext) -> int:
 
 
 def list_criteria(context: DecisionContext) -> list[tuple[str, str, float]]:
-    """Name, meaning and importance of each criterion that the query asks for, those of importance 0 left out.
+    """List the criteria that the query weighs; those of weight 0 are left out.
 
     Args:
         context: A context of any system.
+
+    Returns:
+        Name, meaning and importance of each.
     """
     domain = context.domain
     meanings = {**domain.objectives, **domain.measures}
@@ -320,10 +323,13 @@ def describe_interaction(interaction: Interaction, context: DecisionContext) -> 
 
 
 def write_cards(context: DecisionContext) -> str:
-    """The cards of all policies as JSON (Figure 12); the rubric that defines the cards' words is written once.
+    """Write the cards of all policies as JSON (Figure 12), with the rubric that defines their words once.
 
     Args:
         context: A context of KO.
+
+    Returns:
+        The JSON.
     """
     cards = []
     rubric: Mapping[str, Any] = {}
@@ -345,10 +351,13 @@ def write_cards(context: DecisionContext) -> str:
 
 
 def write_tools(context: DecisionContext) -> str:
-    """All policies as tools, in JSON (Figure 13): name, objective and description of each, and what a call returns.
+    """Write all policies as tools in JSON (Figure 13): name, objective and description, and what a call returns.
 
     Args:
         context: A context of TO or RO.
+
+    Returns:
+        The JSON.
     """
     domain = context.domain
     schema = {

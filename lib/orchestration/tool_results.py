@@ -15,7 +15,7 @@ def make_tool_results(
     state_features: Mapping[str, np.ndarray],
     policies: Sequence[str],
 ) -> list[dict[str, ToolResult]]:
-    """What trying each policy on copies gave in each episode, as the contexts of TO and RO hold it.
+    """Collect what trying each policy on copies gave in each episode, as the contexts of TO and RO hold it.
 
     TO tries each policy for one step, RO for several, before they decide.
 

@@ -48,7 +48,7 @@ def collect_training_contexts(episode_set: EpisodeSet, num_steps: int) -> list[D
 def average_results_by_situation(
     episode_set: EpisodeSet, num_steps: int
 ) -> dict[str, dict[str, Rewards]]:
-    """The mean result of each policy in each situation, as policy cards state it.
+    """Average the results of each policy in each situation, as policy cards state them.
 
     A situation is a coarse description of a state, such as "mastery low, failed questions open". Each state of the
     training episodes is one sample: every policy is simulated on copies of it.

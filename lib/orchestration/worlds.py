@@ -242,7 +242,7 @@ def make_episode_sets(
     menu: Menu,
     num_test: int,
 ) -> dict[str, EpisodeSet]:
-    """The episodes of a world under one seed, by what they are used for.
+    """Make the sets of episodes of a world under one seed: for training, cards, tuning and tests.
 
     A world is an environment together with a kind of query, the weights of the objectives.
 
@@ -274,7 +274,7 @@ def make_episode_sets(
 def make_query_weights(
     paper_weights: Sequence[float], domain: str, world: str, random_streams: np.ndarray
 ) -> np.ndarray:
-    """The weights by which the queries of a world sum up the criteria of an episode to its utility.
+    """Make the weights by which the queries of a world sum up an episode's criteria to its utility.
 
     A world is an environment together with a kind of query. Criteria are the three objectives of the environment and,
     for students, one further measure: progress, the rise of mastery.

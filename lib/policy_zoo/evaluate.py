@@ -260,7 +260,7 @@ def list_trained_objectives(method: str) -> tuple[int, ...]:
 
 
 def summarize_episodes(steps: pd.DataFrame, domain: str) -> pd.DataFrame:
-    """A table with a row per episode from one with a row per step.
+    """Summarize a table of steps as a table with one row per episode.
 
     Args:
         steps: Method, seed, episode, and the reward of each objective.
@@ -280,7 +280,7 @@ def summarize_episodes(steps: pd.DataFrame, domain: str) -> pd.DataFrame:
 
 
 def summarize_teaching(steps: pd.DataFrame, questions_per_set: int) -> pd.DataFrame:
-    """How quickly each method brings students to mastery, and what it is rewarded for that, as a table for readers.
+    """Tabulate how quickly each method brings students to mastery, and its rewards, for readers.
 
     Args:
         steps: A row per step of students.
@@ -382,7 +382,7 @@ FRONTS: dict[str, Callable[[np.ndarray], float]] = {  # of a seed's episodes (n,
 
 
 def measure_union_growth(rows: pd.DataFrame, methods: Sequence[str]) -> pd.DataFrame:
-    """The hypervolume that N episodes enclose together, against N, and that of their mean vector, by method.
+    """Measure the hypervolume that N episodes enclose together, against N, and that of their mean vector.
 
     A vector is an episode's value of the three objectives; the hypervolume is the volume that vectors dominate, above a
     reference point.
@@ -418,7 +418,7 @@ _CONSTANT = "constant"
 
 
 def make_rows(episodes: pd.DataFrame, domain: str, task: str) -> pd.DataFrame:
-    """Rows of the results table "zoo", one per method, seed and episode.
+    """Make the rows of the results table "zoo", one per method, seed and episode.
 
     Args:
         episodes: A row per episode, with length and objectives.

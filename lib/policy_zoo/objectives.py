@@ -50,7 +50,14 @@ class LinearScalarization:
         return reward @ np.asarray(self.weights)  # sum_i w_i r_i
 
     def describe_reward(self, objective_names: Sequence[str]) -> str:
-        """The weighted sum in words, such as "goal + 2 gold"; objectives of weight 0 are left out."""
+        """Describe the weighted sum in words, such as "goal + 2 gold"; objectives of weight 0 are left out.
+
+        Args:
+            objective_names: A name for each weight.
+
+        Returns:
+            The text.
+        """
         terms = []
         for weight, name in zip(self.weights, objective_names, strict=True):
             if weight == 1:

@@ -24,7 +24,7 @@ CELL_IN_FRONT = _FRONT.reshape(CELLS, len(HEADINGS))  # by cell and heading; CEL
 def plan_actions(
     env: GridBatch, names: np.ndarray, draws: np.ndarray, random_action_prob: float
 ) -> np.ndarray:
-    """Actions of planned policies in B rooms: a step along the shortest path to what the policy walks to.
+    """Plan the actions of hand-written policies in B rooms: a step along the shortest path to the policy's target.
 
     Args:
         env: The rooms.
@@ -58,7 +58,7 @@ def plan_actions(
 
 
 def compute_distances(is_source: np.ndarray, is_floor: np.ndarray) -> np.ndarray:
-    """Steps over the floor from every cell of n rooms to the nearest source, (n, 16).
+    """Compute the number of steps over the floor from every cell of n rooms to the nearest source.
 
     Args:
         is_source: (n, 16) whether the cell is a source, such as gold.
@@ -92,7 +92,7 @@ def _find_safest_cells(boards: np.ndarray, is_occupied: np.ndarray) -> np.ndarra
 
 
 def _choose_moves(pose: np.ndarray, steps_to_target: np.ndarray, board: np.ndarray) -> np.ndarray:
-    """The next move of each robot along a shortest path, (n,): a step, a turn, or picking up gold in front.
+    """Choose the next move of each robot along a shortest path: a step, a turn, or picking up gold in front.
 
     Args:
         pose: (n,) cell and heading as one number.

@@ -177,7 +177,7 @@ def _describe_room_outcomes(episodes: pd.DataFrame) -> dict[str, str]:
 
 
 def _describe_frequent_situations(steps: pd.DataFrame, domain: str) -> list[str]:
-    """The most frequent pairs of situation and action of a policy, with their mean rewards, a line each.
+    """List the most frequent pairs of situation and action of a policy, with their mean rewards.
 
     Args:
         steps: A row per step of one policy.

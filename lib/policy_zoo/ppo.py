@@ -224,7 +224,7 @@ def compute_ppo_loss(
 def compute_loss_gradients(
     logits: Tensor, values: Tensor, minibatch: PPOSamples, coefficients: PPOCoefficients
 ) -> tuple[list[Tensor], Tensor, Tensor]:
-    """The derivatives of the PPO loss with respect to the outputs of the network, logits and values, written out.
+    """Compute the derivatives of the PPO loss with respect to the network's outputs, logits and values.
 
     They are short, and the graph of autograd then holds the network alone, which is faster (a benchmark). The loss is
     that of `compute_ppo_loss`.
@@ -554,7 +554,7 @@ class PPO:
         )
 
     def _take_minibatch_step(self, minibatch: PPOSamples, is_learning: Tensor) -> Tensor:
-        """One step of Adam on a minibatch, for the variants that are still learning from this rollout.
+        """Do one step of Adam on a minibatch, for the variants that are still learning from this rollout.
 
         Args:
             minibatch: The samples.
@@ -688,7 +688,7 @@ class PPO:
         return {name: values[k].detach().numpy().copy() for name, values in self.params.items()}
 
     def make_training_curve(self) -> pd.DataFrame:
-        """Finished training episodes, as the function `make_training_curve` returns them."""
+        """Tabulate the finished training episodes of some policies, a row for each."""
         names_and_seeds = [(variant.name, variant.seed) for variant in self.variants]
         return make_training_curve(
             self.episodes, names_and_seeds, self.steps_per_update, self.env.reward_dim

@@ -115,7 +115,7 @@ def _make_mixtures() -> dict[str, np.ndarray]:
 def _play_mixtures(
     rules: EducationRules, mixtures: dict[str, np.ndarray], student_streams: np.ndarray
 ) -> pd.DataFrame:
-    """Mean length and mean reward per step of each strategy, a row each; all teach the same students.
+    """Measure mean length and mean reward per step of each strategy; all teach the same students.
 
     Args:
         rules: Rules of the simulated student.
@@ -159,7 +159,7 @@ def _play_mixtures(
 
 
 def _compare_with_table_2(means: pd.DataFrame, horizon: int) -> dict[str, Any]:
-    """How far the strategies' lengths and rewards are from the paper's Table 2, as columns of one row.
+    """Compare the strategies' lengths and rewards with the paper's Table 2, as columns of one row.
 
     Args:
         means: By strategy, mean length and mean reward per objective.

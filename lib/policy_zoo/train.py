@@ -177,7 +177,7 @@ def list_versions(network: Network, learner: str) -> dict[str, int]:
 
 
 def make_jobs(params: ZooParams, domain: str, trained: Collection[str] = ()) -> list[sweep.Job]:
-    """The jobs that train the policies of a domain; the longest first, so that no process waits at the end.
+    """Make the jobs that train the policies of a domain, the longest first.
 
     A job is a label and the settings that decide its results; their hash is its key.
 

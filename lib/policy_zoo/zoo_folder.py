@@ -258,7 +258,7 @@ def evaluate_policies(
 
 
 def _find_policy_keys(params: Params, domain: str) -> dict[tuple[str, int], str]:
-    """The key of every policy's training (a hash of all that decides it), by name and seed.
+    """Find the key of every policy's training, a hash of all that decides it.
 
     Args:
         params: All settings.

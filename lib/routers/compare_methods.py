@@ -419,6 +419,14 @@ def widen_ratio_for_comparisons(ratio: Interval, num_comparisons: int, num_group
     """Widens the interval of a ratio by Bonferroni's correction, see `widen_for_comparisons`.
 
     The interval of a ratio is symmetric on the logarithmic scale, so it is widened there.
+
+    Args:
+        ratio: The ratio with a 95 % interval.
+        num_comparisons: Number of comparisons that are made together.
+        num_groups: Number of groups behind the interval.
+
+    Returns:
+        The ratio with a wider interval.
     """
     logarithm = Interval(np.log(ratio.value), np.log(ratio.ci_low), np.log(ratio.ci_high))
     widened = widen_for_comparisons(logarithm, num_comparisons, num_groups)
@@ -467,12 +475,15 @@ def compare_budgets(
 
 
 def _share_of_groups_over(spent: np.ndarray, promised: np.ndarray, groups: np.ndarray) -> float:
-    """The fraction of large groups whose mean cost exceeds the promise by more than 5 %; nan without such groups.
+    """Computes the fraction of large groups whose mean cost exceeds the promise by more than 5 %.
 
     Args:
         spent: (items,) costs.
         promised: (items,) promised costs.
         groups: (items,) the group of each item.
+
+    Returns:
+        The fraction; nan where no group is large enough.
     """
     frame = pd.DataFrame({"group": groups, "spent": spent, "promised": promised})
     group_size = frame.groupby("group")["spent"].transform("size")

@@ -243,8 +243,9 @@ class ControllerBackend(ModelBackend):
         return self._write_completion(body, episode)
 
     async def iterate_chunks(self, body: Mapping[str, Any]) -> AsyncIterator[dict[str, Any]]:
-        # Whether a turn is the answer is known at its end only, so the answer comes in one piece.
         """Yields a completion as a stream of chunks.
+
+        Whether a turn is the answer is known at its end only, so the answer comes in one piece.
 
         Args:
             body: The client's request.

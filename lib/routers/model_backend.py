@@ -152,6 +152,17 @@ class EndpointBackend(ModelBackend):
         )
 
     async def complete(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Asks the server for a whole completion.
+
+        Args:
+            body: The client's request.
+
+        Returns:
+            The completion, under this model's name.
+
+        Raises:
+            ModelUnavailable: The server refuses, breaks off, or sends no completion.
+        """
         try:
             async with self._post(self._make_body(body)) as response:
                 content = await response.read()
@@ -170,6 +181,14 @@ class EndpointBackend(ModelBackend):
         return completion
 
     async def iterate_chunks(self, body: Mapping[str, Any]) -> AsyncIterator[dict[str, Any]]:
+        """Asks the server for a completion as a stream of chunks.
+
+        Args:
+            body: The client's request.
+
+        Raises:
+            ModelUnavailable: The server refuses, or the stream ends too early.
+        """
         sent = self._make_body(body)
         # The router accounts for every reply, so it wants the usage whether or not its client does.
         sent["stream_options"] = {**(sent.get("stream_options") or {}), "include_usage": True}
@@ -261,6 +280,17 @@ class InProcessBackend(ModelBackend):
         self.model = model
 
     async def complete(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Generates a whole completion in this process.
+
+        Args:
+            body: The client's request.
+
+        Returns:
+            The completion, under this model's name.
+
+        Raises:
+            ModelUnavailable: The model refuses or fails.
+        """
         completion = None
         try:
             completion = await self.model.start_completion(parse_body(self._make_body(body)))
@@ -274,6 +304,14 @@ class InProcessBackend(ModelBackend):
         return reply
 
     async def iterate_chunks(self, body: Mapping[str, Any]) -> AsyncIterator[dict[str, Any]]:
+        """Generates a completion in this process as a stream of chunks.
+
+        Args:
+            body: The client's request.
+
+        Raises:
+            ModelUnavailable: The model refuses or fails.
+        """
         request = self._make_body(body)
         # The last chunk reports the tokens, of which the router computes the cost.
         request["stream_options"] = {**(request.get("stream_options") or {}), "include_usage": True}

@@ -212,7 +212,16 @@ class MiniLMEncoder(PromptEncoder):
     def fit(
         cls, prompts: Sequence[str], folder: Path | str, dimensions: int = DIMENSIONS
     ) -> MiniLMEncoder:
-        """Fits the projection; see `TfidfEncoder.fit`."""
+        """Fits the projection; see `TfidfEncoder.fit`.
+
+        Args:
+            prompts: Texts to learn from.
+            folder: Folder of the model all-MiniLM-L6-v2.
+            dimensions: Number of dimensions of the projection at the most.
+
+        Returns:
+            The encoder.
+        """
         embeddings = _embed(prompts, folder)  # (prompts, d)
         mean = embeddings.mean(0)
         num_axes = max(1, min(dimensions, len(prompts) - 1))

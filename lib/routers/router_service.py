@@ -208,6 +208,15 @@ class RouterService(BaseService):
         self._batcher = PromptBatcher(router.encoder) if router.encoder.is_network else None
 
     async def choose_model(self, body: Mapping[str, Any], started: float) -> RoutedRequest:
+        """Lets the fitted router rank the models for a request.
+
+        Args:
+            body: The client's request.
+            started: Time at which it came, in seconds.
+
+        Returns:
+            The request with its budget and the ranking.
+        """
         asked_for = body["model"]
         budget_usd = self._read_budget(asked_for)
         # Drawn before anything is awaited, so that the draws come in the order of the requests.
@@ -229,6 +238,14 @@ class RouterService(BaseService):
         return self.budget_usd if asked_for == ROUTER_NAME else read_dollars(asked_for)
 
     def describe_model(self, name: str) -> dict[str, Any]:
+        """Describes a model or the router as the API's list of models does.
+
+        Args:
+            name: Name in a request, such as a model or router@0.002.
+
+        Returns:
+            Identity, with the mean cost of a model or the budget of the router.
+        """
         head = {"id": name, "object": "model", "created": 0, "owned_by": OWNER}
         if name in self.backends:
             index = self.router.models.index(name)

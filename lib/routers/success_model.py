@@ -136,6 +136,14 @@ class NeighbourSuccess(SuccessModel):
         )
 
     def predict(self, features: np.ndarray) -> np.ndarray:
+        """Predicts success by the mean outcome of the nearest train items.
+
+        Args:
+            features: (items, d).
+
+        Returns:
+            (items, models) probabilities of being correct.
+        """
         arrays = self.arrays
         num_neighbours = min(MAX_NEIGHBOURS, len(arrays["items"]))
         chances = []

@@ -431,7 +431,6 @@ def _train(
     learner = TokenPPO(model, settings.learn, encode_special(PAD), settings.updates, run.seed)
 
     def collect_episodes(step: int) -> UpdateData:
-        # The number of the update is part of the seed of its groups.
         """Collect the episodes of one update.
 
         Args:

@@ -95,7 +95,11 @@ class GroupedEpisodes:
     num_differing: int
 
     def make_samples(self) -> list[Sample]:
-        """Make the trainer's samples (tokens, loss mask, reward, group) of the episodes that are learned from."""
+        """Make the trainer's samples (tokens, loss mask, reward, group) of the episodes that are learned from.
+
+        Returns:
+            A sample for each episode.
+        """
         return [
             Sample(
                 self.episodes[row].ids,

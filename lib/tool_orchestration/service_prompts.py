@@ -119,7 +119,7 @@ def read_question(call: ToolCall) -> str:
 def write_expert_messages(
     domain: ServiceDomain, agent_messages: Sequence[Message], question: str
 ) -> list[dict[str, Any]]:
-    """What an expert reads: the policy, the conversation so far as text, and the agent's question.
+    """Write what an expert reads: the policy, the conversation so far as text, and the agent's question.
 
     Args:
         domain: With its policy.
