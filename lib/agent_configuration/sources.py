@@ -90,8 +90,7 @@ def select_source(item: Item) -> str | None:
         item: The question.
 
     Returns:
-        "lookup" or "search"; "either" where both do, "none" where no facts are needed, and None where neither has
-        all.
+        "lookup" or "search"; "either" where both do, "none" where no facts are needed, and None where neither has all.
     """
     relations = set(list_relations(item))
     if not relations:

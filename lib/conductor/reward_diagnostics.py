@@ -92,8 +92,7 @@ def measure_reward_signals(rollouts: pd.DataFrame, group_size: int) -> pd.DataFr
         group_size: Rollouts of a group.
 
     Returns:
-        One row per seed, category and reward: groups_that_differ, the fraction of groups in which the measured
-        reward,
+        One row per seed, category and reward: groups_that_differ, the fraction of groups in which the measured reward,
         before ranks, is not the same for all rollouts; truth, the correlation of the normalised reward with the
         verifier's score inside groups.
     """

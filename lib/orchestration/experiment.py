@@ -124,8 +124,7 @@ def read_steps(
         runs: Folder of the jobs.
 
     Returns:
-        Columns method, seed, item (the episode, such as 0-17), group (the domain), condition (the world), and what
-        the
+        Columns method, seed, item (the episode, such as 0-17), group (the domain), condition (the world), and what the
         step recorded: state, policy, action and rewards.
 
     Raises:

@@ -123,8 +123,7 @@ def describe_menu(
         zoo: Folder of the trained policies; None for those that these settings train, wherever they lie.
 
     Returns:
-        The share of random moves of planned policies (`slip`), or a hash for each trained policy and card: of its
-        file,
+        The share of random moves of planned policies (`slip`), or a hash for each trained policy and card: of its file,
         or, without a folder, of the settings that it is made from.
 
     Raises:
