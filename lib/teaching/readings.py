@@ -13,7 +13,7 @@ READINGS: dict[str, tuple[str, ...]] = {
         "Roijers, Vamplew, Whiteson and Dazeley (2013), *A survey of multi-objective sequential decision-making*, "
         "JAIR 48: when one number is not enough, and what a solution is then",
         "Zitzler and Thiele (1999), *Multiobjective evolutionary algorithms: a comparative case study and the Strength "
-        "Pareto approach*, IEEE Transactions on Evolutionary Computation 3(4): the origin of the hypervolume",
+        "Pareto approach*, IEEE Transactions on Evolutionary Computation 3(4): fronts compared by their hypervolume",
         "Lord (1980), *Applications of Item Response Theory to Practical Testing Problems*: the model of the student's "
         "answers",
     ),
@@ -44,7 +44,8 @@ READINGS: dict[str, tuple[str, ...]] = {
     "04": (
         "Williams (1992), *Simple statistical gradient-following algorithms for connectionist reinforcement learning*, "
         "Machine Learning 8: REINFORCE, which trains the Conductor",
-        "Shao et al. (2024), *DeepSeekMath*, arXiv:2402.03300: GRPO, section 4",
+        "Shao et al. (2024), *DeepSeekMath: pushing the limits of mathematical reasoning in open language models*, "
+        "arXiv:2402.03300: GRPO, section 4",
         "Bradley and Terry (1952), *Rank analysis of incomplete block designs: I. The method of paired comparisons*, "
         "Biometrika 39: the model behind reward models",
     ),
@@ -52,10 +53,12 @@ READINGS: dict[str, tuple[str, ...]] = {
         "Schulman et al. (2017), *Proximal policy optimization algorithms*, arXiv:1707.06347: the training of the "
         "controller",
         "Altman (1999), *Constrained Markov Decision Processes*: budgets as constraints, not as a factor of the reward",
-        "Chen, Zaharia and Zou (2023), *FrugalGPT*, arXiv:2305.05176: cascades of language models under a budget",
+        "Chen, Zaharia and Zou (2023), *FrugalGPT: how to use large language models while reducing cost and improving "
+        "performance*, arXiv:2305.05176: cascades of language models under a budget",
     ),
     "06": (
-        "Shao et al. (2024), *DeepSeekMath*, arXiv:2402.03300: group advantages, section 4",
+        "Shao et al. (2024), *DeepSeekMath: pushing the limits of mathematical reasoning in open language models*, "
+        "arXiv:2402.03300: group advantages, section 4",
         "Roijers et al. (2013), *A survey of multi-objective sequential decision-making*, JAIR 48: weights that are "
         "known only when a user comes",
         "Schick et al. (2023), *Toolformer: language models can teach themselves to use tools*, arXiv:2302.04761",
@@ -68,10 +71,12 @@ READINGS: dict[str, tuple[str, ...]] = {
         "episodes",
     ),
     "08": (
-        "Chen, Zaharia and Zou (2023), *FrugalGPT*, arXiv:2305.05176: a cascade with a learned check",
+        "Chen, Zaharia and Zou (2023), *FrugalGPT: how to use large language models while reducing cost and improving "
+        "performance*, arXiv:2305.05176: a cascade with a learned check",
         "Ong et al. (2024), *RouteLLM: learning to route LLMs with preference data*, arXiv:2406.18665",
         "Dudík, Langford and Li (2011), *Doubly robust policy evaluation and learning*, ICML: the estimate from a log",
-        "Hu et al. (2024), *RouterBench*, arXiv:2403.12031: routers compared on one table of outcomes",
+        "Hu et al. (2024), *RouterBench: a benchmark for multi-LLM routing system*, arXiv:2403.12031: routers compared "
+        "on one table of outcomes",
     ),
     "09": (
         "Holm (1979), *A simple sequentially rejective multiple test procedure*, Scandinavian Journal of Statistics 6",
@@ -89,7 +94,8 @@ READINGS: dict[str, tuple[str, ...]] = {
     ),
     "11": (
         "Ong et al. (2024), *RouteLLM: learning to route LLMs with preference data*, arXiv:2406.18665",
-        "Chen, Zaharia and Zou (2023), *FrugalGPT*, arXiv:2305.05176",
+        "Chen, Zaharia and Zou (2023), *FrugalGPT: how to use large language models while reducing cost and improving "
+        "performance*, arXiv:2305.05176",
         "Felten et al. (2023), *A toolkit for reliable benchmarking and research in multi-objective reinforcement "
         "learning*, NeurIPS Datasets and Benchmarks: MO-Gymnasium, whose interface your environment has",
     ),
