@@ -76,6 +76,25 @@ def find_steepest_rise(curve: pd.DataFrame) -> pd.Series:
     return pd.concat([curve.loc[start], after.loc[start].add_suffix(" after")])
 
 
+def describe_leap(name: str, curve: pd.DataFrame) -> str:
+    """Says what accuracy and loss do where accuracy rises most.
+
+    Args:
+        name: The model.
+        curve: Of its training, rows with step, accuracy and loss.
+
+    Returns:
+        A sentence without a full stop, for a title.
+    """
+    rise = find_steepest_rise(curve[["step", "accuracy", "loss"]])
+    steps = f"updates {rise['step']:.0f} and {rise['step after']:.0f}"
+    accuracies = f"from {rise['accuracy']:.0%} to {rise['accuracy after']:.0%} correct"
+    return (
+        f"between {steps} {name} goes {accuracies}, "
+        f"its loss from {rise['loss']:.2f} to {rise['loss after']:.2f}"
+    )
+
+
 def add_best_constant(chains: pd.DataFrame) -> pd.DataFrame:
     """Adds the best constant to the replies: the most common answer for every number of operations.
 

@@ -38,3 +38,13 @@ def test_curves_are_drawn_while_a_reader_waits_and_not_in_a_report(monkeypatch):
     with watching():
         assert drawn.wait(10)
     assert len(shown) == 1
+
+
+def test_a_leap_is_told_with_the_loss_at_both_ends():
+    steps, accuracy, loss = [10, 20, 30, 40], [0.0, 0.1, 0.9, 1.0], [4.0, 2.0, 1.0, 0.5]
+    curve = pd.DataFrame({"step": steps, "accuracy": accuracy, "loss": loss})
+    leap = models.describe_leap("nano", curve)
+    assert (
+        leap
+        == "between updates 20 and 30 nano goes from 10% to 90% correct, its loss from 2.00 to 1.00"
+    )
