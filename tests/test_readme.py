@@ -77,7 +77,7 @@ def test_the_command_fills_what_is_marked_and_a_missing_mark_is_an_error(tmp_pat
     copy.write_text(empty, encoding="utf-8")
     assert readme.main(["--readme", str(copy)]) == 0
     assert copy.read_text(encoding="utf-8") == README
-    with pytest.raises(ValueError, match="one part between <!-- results -->"):
+    with pytest.raises(ValueError, match="one part between <!-- finding -->"):
         readme.fill_readme("no marks")
 
 
@@ -89,6 +89,19 @@ def test_every_method_of_the_figure_has_a_row_with_its_losses():
     in_rows = [method for methods in readme.METHODS.values() for method in methods]
     in_figure = {row.method for row in summary_figure.DECISION_MAKERS} - {summary_figure.CASCADE}
     assert set(in_rows) == in_figure and len(lines) == len(readme.METHODS) == 5
+
+
+def test_the_finding_counts_the_rows_of_all_levels_and_no_cascade():
+    shares_won = summary_figure.measure_shares_won(readme.read_metrics())
+    rows = [s for s in shares_won if s.decision_maker.method != summary_figure.CASCADE]
+    num_open = sum(s.sign is not None for s in rows)
+    num_above = sum(s.sign == 1 for s in rows)
+    signs = [s.sign_against_router for s in rows if s.sign_against_router is not None]
+    assert readme.state_finding(shares_won) == (
+        f"{num_above} of {num_open} methods and settings beat the best single choice, and "
+        f"{signs.count(1)} of {len(signs)} a simple router."
+    )
+    assert readme.state_finding(shares_won) in README
 
 
 def test_every_make_target_that_is_named_exists():

@@ -105,7 +105,7 @@ for _styles in LESSON_METHODS.values():
 _ALIASES = {
     "Random": "random", "Base": "start", "untrained": "start", "Best static": "best constant",
     "Oracle (verifier)": "oracle", "optimum": "oracle", "oracle of those tried": "oracle",
-    "paid by the truth": "rewarded with the truth", "GRPO": "ARC by GRPO", "PPO, then DPO": "ARC with DPO",
+    "GRPO": "ARC by GRPO", "PPO, then DPO": "ARC with DPO",
     "no masks": "ARC without masks", "homogeneous": "Equal",
     "prompted, zero-shot (scripted stand-in)": "prompted, zero-shot",
     "prompted, few-shot (scripted stand-in)": "prompted, few-shot",

@@ -54,9 +54,9 @@ STANDING_LABELS = {  # how a decision maker did, by the word in the scoreboard's
     "above": "Beats the best single choice",
     "level": "Not clearly different from the best single choice",
     "below": "Loses to the best single choice",
-    "above_router": "Beats a plain router",
-    "level_router": "Not clearly different from a plain router",
-    "below_router": "Loses to a plain router",
+    "above_router": "Beats a simple router",
+    "level_router": "Not clearly different from a simple router",
+    "below_router": "Loses to a simple router",
     "not_open": "Not open: too little to gain for any method",
     "missing": "Not in this run",
 }

@@ -1,8 +1,8 @@
 """The numbers on the first page of README.md, filled from reports/metrics.
 
 `python -m lib readme` writes them between the marks `<!-- NAME -->` and `<!-- /NAME -->`; a test fails where README and
-metrics differ. The table of results has a row per paper, in the unit of lesson 10's figure: the share of the possible
-gain that a method wins. Left out: the words around the numbers, which a person writes.
+metrics differ. The table of results has a row per paper, in the unit of lesson 10's figure: the share of the headroom
+that a method gains. Left out: the words around the numbers, which a person writes.
 """
 
 import argparse
@@ -19,18 +19,38 @@ from lib.scoreboard.summary_figure import CLOSED, OPEN, ShareWon
 
 README_FILE = ROOT / "README.md"
 METHODS = {  # of each row of the table
-    "KO, TO, RO (policy orchestration)": ("KO", "TO", "RO"),
+    "KO, TO, RO (knowledge-, tool-, reflection-based)": ("KO", "TO", "RO"),
     "MAESTRO": ("MAESTRO",),
     "CoRL": ("CoRL",),
     "ToolOrchestra": ("ToolOrchestra",),
     "ARC": ("ARC",),
 }
 COLUMNS = ("method", "synthetic environment", "small models", "real models, recorded")
-ROUTER_COLUMN = "beats a plain router?"
+ROUTER_COLUMN = "beats a simple router?"
+
+
+def state_finding(shares_won: Sequence[ShareWon]) -> str:
+    """Says how many methods and settings beat the best single choice and a simple router, at all levels of evidence.
+
+    Args:
+        shares_won: Result of `summary_figure.measure_shares_won`.
+
+    Returns:
+        A sentence with four counts, those of the title of the figure.
+    """
+    counts = summary_figure.count_by_level(shares_won)
+
+    def count_all(key: str) -> int:
+        return sum(counts[f"{level}.{key}"] for level in summary_figure.PANELS)
+
+    return (
+        f"{count_all('above')} of {count_all('open')} methods and settings beat the best single choice, and "
+        f"{count_all('above_router')} of {count_all('with_router')} a simple router."
+    )
 
 
 def tabulate_results(shares_won: Sequence[ShareWon]) -> str:
-    """Writes what each method wins, and whether it beats a plain router, as a table in Markdown.
+    """Writes what each method gains, and whether it beats a simple router, as a table in Markdown.
 
     Args:
         shares_won: Result of `summary_figure.measure_shares_won`.
@@ -77,7 +97,7 @@ def _describe_level(rows: Sequence[ShareWon], names_method: bool) -> str:
 
 
 def _describe_share(row: ShareWon) -> str:
-    """A share, in parentheses where it is not clearly different from 0, against that of the plain router."""
+    """A share, in parentheses where it is not clearly different from 0, against that of the simple router."""
     share = f"{row.share.value:.2f}"
     text = f"({share})" if row.sign == 0 else share
     if row.sign_against_router is not None:
@@ -86,7 +106,7 @@ def _describe_share(row: ShareWon) -> str:
 
 
 def _count_wins_over_router(rows: Sequence[ShareWon]) -> str:
-    """Describes how often a method clearly beats a plain router, such as "in part, 2 of 3".
+    """Describes how often a method clearly beats a simple router, such as "in part, 2 of 3".
 
     Args:
         rows: The method's results in all settings.
@@ -127,6 +147,7 @@ def fill_readme(text: str, folder: str | Path = METRICS_FOLDER) -> str:
         ValueError: A mark is missing.
     """
     shares_won = summary_figure.measure_shares_won(read_metrics(folder))
+    text = _fill_part(text, "finding", state_finding(shares_won))
     text = _fill_part(text, "results", f"\n{tabulate_results(shares_won)}\n")
     return _fill_part(text, "replication", describe_replication(folder))
 

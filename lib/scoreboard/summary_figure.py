@@ -1,12 +1,12 @@
-"""All decision makers in one figure: how much of what choosing could win each wins, a panel a level of evidence.
+"""All decision makers in one figure: the share of the headroom that each gains, a panel a level of evidence.
 
-    share won = (the decision maker - the best single choice) / (the oracle - the best single choice)
+    share of the headroom = (the decision maker - the best single choice) / (the oracle - the best single choice)
 
 0 is the best single choice, which looks at nothing: an expert, a policy, a reward or a configuration. For recorded
 outcomes at half the money it is the best mixture of experts, because no single one costs that much. 1 is the oracle,
 which looks back; in a synthetic environment it is the computed optimum. The interval is the one of the numerator: the
-headroom is taken as known. Estimates are those of a lesson's recorded full run where it is current, otherwise of its
-own run.
+headroom is taken as known, and the interval ends at 1, because no choice is better than the oracle's. Estimates are
+those of a lesson's recorded full run where it is current, otherwise of its own run.
 
 A decision maker that several worlds test counts with its mean over those whose question is open. One whose question is
 not open, or that was not measured in this run, is named and not drawn.
@@ -21,7 +21,7 @@ import functools
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -40,7 +40,7 @@ PANELS = {  # evidence level: its title
     "recorded": "Real models, recorded, at half the money",
 }
 _LEVEL_NAMES = {"synthetic": "synthetic", "lab": "small models", "recorded": "recorded"}
-AXIS_LABEL = "share won: 0 = best single choice, 1 = oracle"
+AXIS_LABEL = "share of the headroom gained: 0 = best single choice, 1 = oracle"
 _ORCHESTRATION = "02_orchestration"
 _CONDUCTOR = "04_conductor"
 _ROUTING = "05_budgeted_routing"
@@ -69,7 +69,7 @@ class Question:
         lesson: The lesson that measured them.
         gain: The method minus the best single choice.
         headroom: The oracle minus the best single choice.
-        minus_router: The method minus a plain router; empty where there is none.
+        minus_router: The method minus a simple router; empty where there is none.
         gate: Key of the metric that says whether there is headroom; empty where `headroom` itself says it.
     """
 
@@ -105,7 +105,7 @@ class DecisionMaker:
 def _list_orchestrators() -> Iterator[DecisionMaker]:
     """Lists the metrics of KO, TO and RO (policy orchestration) in four environments.
 
-    The plain router takes the policy that looks best on the same cards or simulations.
+    The simple router takes the policy that looks best on the same cards or simulations.
 
     Yields:
         A method with one question per environment.
@@ -130,7 +130,7 @@ def _list_orchestrators() -> Iterator[DecisionMaker]:
 def _list_budgeted_routers() -> Iterator[DecisionMaker]:
     """Lists the metrics of CoRL's controller at each budget, in simulation and with small models.
 
-    The plain router of the small models is logistic regression.
+    The simple router of the small models is logistic regression.
     """
     for budget in ("low", "medium", "high"):
         synthetic = f"synthetic.{budget}"
@@ -174,7 +174,7 @@ def _list_conductors() -> Iterator[DecisionMaker]:
 def _list_tool_orchestrators() -> Iterator[DecisionMaker]:
     """Lists the metrics of ToolOrchestra, in simulation and with small models.
 
-    The plain router is logistic regression on the descriptions of tools.
+    The simple router is logistic regression on the descriptions of tools.
     """
     question = Question(
         lesson=_TOOLS,
@@ -197,7 +197,7 @@ def _list_tool_orchestrators() -> Iterator[DecisionMaker]:
 def _list_agent_configurators() -> Iterator[DecisionMaker]:
     """Lists the metrics of ARC (agent configuration), measured in reward: in simulation and with small models.
 
-    The best single choice is one configuration for all questions. The plain router is a bandit over whole
+    The best single choice is one configuration for all questions. The simple router is a bandit over whole
     configurations.
     """
     in_simulation = Question(
@@ -222,7 +222,7 @@ def _list_agent_configurators() -> Iterator[DecisionMaker]:
 def _list_recorded() -> Iterator[DecisionMaker]:
     """Lists the metrics of all methods on tables of recorded outcomes, where half the maximal cost may be spent.
 
-    The plain router is logistic regression on the questions.
+    The simple router is logistic regression on the questions.
     """
     tables = (
         ("llmrouter", "known tasks"),
@@ -262,13 +262,13 @@ DECISION_MAKERS = (
 
 @dataclass(frozen=True)
 class ShareWon:
-    """What a decision maker won of what choosing could win.
+    """What a decision maker gained of the headroom, which is what choosing could gain.
 
     Attributes:
         decision_maker: Whose share it is.
         state: OPEN, CLOSED or MISSING; the shares mean nothing unless it is open.
-        share: The share won, with its interval.
-        minus_router: The share won minus that of the plain router; nan without one.
+        share: The share of the headroom gained, with its interval.
+        minus_router: The share of the headroom gained minus that of the simple router; nan without one.
         num_worlds: Worlds whose question is open.
     """
 
@@ -287,7 +287,7 @@ class ShareWon:
 
     @property
     def router_share(self) -> float:
-        """The share that the plain router won; nan without one."""
+        """The share of the simple router; nan without one."""
         return self.share.value - self.minus_router.value
 
     @property
@@ -297,7 +297,7 @@ class ShareWon:
 
     @property
     def sign_against_router(self) -> int | None:
-        """The same against the plain router; None where there is none."""
+        """The same against the simple router; None where there is none."""
         has_router = self.state == OPEN and math.isfinite(self.minus_router.value)
         return _find_sign(self.minus_router) if has_router else None
 
@@ -309,7 +309,7 @@ def _find_sign(estimate: Interval) -> int:
 def measure_shares_won(
     metrics: Metrics, decision_makers: Sequence[DecisionMaker] = DECISION_MAKERS
 ) -> list[ShareWon]:
-    """Measures what each decision maker won of what choosing could win.
+    """Measures which share of the headroom each decision maker gained.
 
     Args:
         metrics: What the lessons measured.
@@ -340,10 +340,17 @@ def _measure_share_won(metrics: Metrics, decision_maker: DecisionMaker) -> Share
     return ShareWon(
         decision_maker,
         OPEN,
-        _average([answer.share for answer in open_answers]),
+        _end_at_oracle(_average([answer.share for answer in open_answers])),
         _average([answer.minus_router for answer in open_answers]),
         len(open_answers),
     )
+
+
+def _end_at_oracle(share: Interval) -> Interval:
+    """A share whose interval ends at 1, because no choice is better than the oracle's."""
+    if share.ci_high > 1:
+        return replace(share, ci_high=max(1.0, share.value))
+    return share
 
 
 @dataclass(frozen=True)
@@ -420,7 +427,7 @@ def _average(estimates: Sequence[Interval]) -> Interval:
 
 @responsive
 def plot_shares_won(shares_won: Sequence[ShareWon], *, layout: Layout = WIDE) -> Figure:
-    """Draws the shares that decision makers won.
+    """Draws the shares of the headroom that decision makers gained.
 
     Args:
         shares_won: Result of `measure_shares_won`.
@@ -467,9 +474,10 @@ def _note_shares_won(shares_won: Sequence[ShareWon]) -> str:
         for state in (CLOSED, MISSING)
     }
     note = (
-        "Bars: intervals of 95 %. Hollow square: a plain router with the same information (logistic regression; for "
-        "KO, TO and RO of policy orchestration a rule that takes what looks best, for ARC a flat bandit). Cascade: "
-        "asks the cheap expert, then the expensive one if it was wrong; it learns nothing. "
+        "Headroom: what choosing could gain. Bars: intervals of 95 %. Hollow square: a simple router with the same "
+        "information (logistic regression; for KO, TO and RO, which are knowledge-, tool- and reflection-based "
+        "orchestration of policies, a rule that takes what looks best; for ARC a flat bandit). Cascade: calls the "
+        "cheap expert, then the expensive one if it was wrong; it learns nothing. "
         f"Not open, so not drawn: {listed(names[CLOSED], 'nobody')}."
     )
     if names[MISSING]:
@@ -478,7 +486,7 @@ def _note_shares_won(shares_won: Sequence[ShareWon]) -> str:
 
 
 def _draw_panel(axes: Axes, title: str, shares_won: Sequence[ShareWon], layout: Layout) -> None:
-    """Draws one panel: a row per method with its share won, the interval, and the share of a plain router.
+    """Draws one panel: a row per method with its share won, the interval, and the share of a simple router.
 
     Args:
         axes: Where it is drawn.
@@ -512,7 +520,7 @@ def _draw_panel(axes: Axes, title: str, shares_won: Sequence[ShareWon], layout: 
 
 
 def title_shares_won(shares_won: Sequence[ShareWon]) -> str:
-    """Writes the title of the figure: how many methods clearly beat the best single choice, and a plain router."""
+    """Writes the title of the figure: how many methods clearly beat the best single choice, and a simple router."""
     counts = count_by_level(shares_won)
     against_single, against_router = [], []
     for level, level_name in _LEVEL_NAMES.items():
@@ -525,7 +533,7 @@ def title_shares_won(shares_won: Sequence[ShareWon]) -> str:
     nobody = "nobody was measured"
     return (
         f"Beat the best single choice: {', '.join(against_single) or nobody}. "
-        f"Beat a plain router: {', '.join(against_router) or nobody}"
+        f"Beat a simple router: {', '.join(against_router) or nobody}"
     )
 
 
@@ -537,7 +545,7 @@ def count_by_level(shares_won: Sequence[ShareWon]) -> dict[str, int]:
 
     Returns:
         By `LEVEL.open`, `LEVEL.above`, `LEVEL.with_router` and `LEVEL.above_router`: methods in their settings whose
-        question is open, those clearly above the best single choice, those that are compared with a plain router, and
+        question is open, those clearly above the best single choice, those that are compared with a simple router, and
         those clearly above it. The cascade, which learns nothing, is not counted.
     """
     counts = {}
@@ -563,9 +571,9 @@ def summarize_by_level(shares_won: Sequence[ShareWon]) -> dict[str, str]:
 
     Returns:
         Names of decision makers by `level.word` of `front_page.STANDING_LABELS`. Against the best single choice, each
-        with the share won: above, level (not clearly different) or below it. Against a plain router, each with both
-        shares: above_router, level_router, below_router. Also not_open and missing. Words that hold for nobody are left
-        out.
+        with its share of the headroom: above, level (not clearly different) or below it. Against a simple router, each
+        with both shares: above_router, level_router, below_router. Also not_open and missing. Words that hold for
+        nobody are left out.
     """
     summary = {}
     for level in PANELS:

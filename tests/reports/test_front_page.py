@@ -142,7 +142,7 @@ def test_what_is_known_stands_before_anything_else_level_by_level_and_whether_it
     )
     synthetic += "Beats the best single choice CoRL, low budget (0.92) "
     synthetic += "Loses to the best single choice ARC (-0.37) "
-    synthetic += "Loses to a plain router ARC (-0.37 against 0.03) "
+    synthetic += "Loses to a simple router ARC (-0.37 against 0.03) "
     synthetic += "Directions that papers claim: 5 hold, 2 not open."
     lab = "In the lab small models and policies that are trained here "
     lab += "Not open: too little to gain for any method KO, students"

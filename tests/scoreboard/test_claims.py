@@ -561,6 +561,13 @@ def test_a_share_is_what_was_won_of_what_could_be():
     assert (share_won.sign, share_won.sign_against_router) == (1, 0)
 
 
+@pytest.mark.parametrize("value, ci_high", [(0.45, 1.0), (0.35, 0.9)])
+def test_the_interval_of_a_share_ends_at_the_oracle(value, ci_high):
+    (share_won,) = measure_share_won(value, 0.1)
+    assert share_won.share.ci_high == pytest.approx(ci_high)
+    assert share_won.share.ci_low == pytest.approx(2 * (value - 0.1))
+
+
 @pytest.mark.parametrize(
     "value, top, words",
     [
@@ -643,7 +650,7 @@ def test_the_title_counts_both_comparisons_and_the_cascade_in_neither():
     assert [counted[f"synthetic.{key}"] for key in ("open", "above", "with_router")] == [1, 1, 1]
     assert counted["synthetic.above_router"] == 1 and counted["lab.open"] == 0
     assert summary_figure.title_shares_won(shares_won) == (
-        "Beat the best single choice: synthetic 1 of 1. Beat a plain router: synthetic 1 of 1"
+        "Beat the best single choice: synthetic 1 of 1. Beat a simple router: synthetic 1 of 1"
     )
 
 
