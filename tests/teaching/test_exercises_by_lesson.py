@@ -5,6 +5,7 @@ import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from lib.policy_zoo import policies
@@ -51,6 +52,31 @@ def test_the_worked_solution_is_accepted_and_the_usual_mistake_and_silence_are_n
     wrong = said(lesson, exercise, exercise.wrong)
     assert wrong.startswith("Not yet") and (exercise.nudge or exercise.hint) in wrong
     assert said(lesson, exercise, None) == UNANSWERED + "\n"
+
+
+def answer_with(value):
+    """A function that answers anything with the same value."""
+    return lambda *_, **__: value
+
+
+BAD_ANSWERS = [answer_with(value) for value in (np.zeros(0), np.zeros((1, 1)), -1, "none", None)]
+WRITTEN = [each for _, each in EVERY if callable(each.answer) and not each.needs]
+
+
+@pytest.mark.parametrize("exercise", WRITTEN, ids=[each.id for each in WRITTEN])
+def test_no_message_counts_one_of_several(exercise):
+    messages = []
+    for answer in [exercise.wrong, *BAD_ANSWERS]:
+        try:
+            verdict = exercise.verdict(answer)
+        except Exception:  # the reader hears of it in the words of Python
+            continue
+        assert verdict is not True
+        messages.append(str(verdict))
+    assert messages  # the usual mistake, at least
+    for message in messages:
+        # "objective 1 was" is no plural.
+        assert not re.search(r"(?<![\d.])1 (?!is|was|has)[a-z]+s\b", message), message
 
 
 def test_numbers_near_enough_are_right_and_others_are_not(capsys):

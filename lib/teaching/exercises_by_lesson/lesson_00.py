@@ -42,11 +42,16 @@ def _check_front(answer) -> bool | str:
         on_front = np.asarray(answer(points))
         expected = stats.pareto_front(points)
         if on_front.shape != (n,) or on_front.dtype != bool:
-            return f"{n} points need {n} bools, got shape {on_front.shape} of {on_front.dtype}"
+            return (
+                f"points of shape {points.shape} need a bool array of shape ({n},), "
+                f"got shape {on_front.shape} of {on_front.dtype}"
+            )
         if (on_front != expected).any():
             i = int(np.flatnonzero(on_front != expected)[0])
             negation = "" if expected[i] else "not "
-            return f"of {n} points, {points[i].tolist()} is {negation}on the front"
+            return (
+                f"in points of shape {points.shape}, {points[i].tolist()} is {negation}on the front"
+            )
     return True
 
 

@@ -155,7 +155,7 @@ def _check_linucb(answer) -> bool | str:
         expected = fit_linucb(features, utilities)
         theta = np.asarray(answer(features, utilities))
         if theta.shape != expected.shape or not np.allclose(theta, expected):
-            return f"{num_states} states of {num_features} features are solved by another theta"
+            return f"features of shape {features.shape} are solved by another theta"
     return True
 
 
@@ -306,7 +306,7 @@ EXERCISES = Exercises(
         hint="draw many pairs of numbers and look at the larger ones; then ask what they say about the step itself",
         answer=(1 / math.sqrt(math.pi), 0.0),
         worked="The larger of two standard normals has the mean 1 / sqrt(pi). None of it comes true: with fresh "
-        "numbers the choice is as good as a coin. Had the look-ahead shared the environment's numbers, all of it "
+        "numbers the choice is as good as a random one. Had the look-ahead shared the environment's numbers, all of it "
         "would.",
         wrong=(0.0, 0.0),
         important=True,

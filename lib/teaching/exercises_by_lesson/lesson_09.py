@@ -33,7 +33,7 @@ def judge_count_pairs(answer) -> bool | str:
     for num_changes, gain, sd in ((1, 0.05, 0.1), (10, 0.05, 0.1), (10, 0.02, 0.1), (46, 0.1, 0.3)):
         expected = count_pairs(num_changes, gain, sd)
         if answer(num_changes, gain, sd) != expected:
-            return f"for {num_changes} changes, gain {gain} and sd {sd} it should be {expected}"
+            return f"num_changes = {num_changes}, gain = {gain} and sd = {sd} need {expected}"
     return True
 
 

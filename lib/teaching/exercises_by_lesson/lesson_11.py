@@ -63,7 +63,7 @@ def _check_choices(answer: Callable) -> bool | str:
         chosen = np.asarray(answer(words, correct, cost_usd, new_words, RATE))
         expected = choose_models(words, correct, cost_usd, new_words, RATE)
         if chosen.shape != expected.shape:
-            return f"{len(new_words)} items need {len(new_words)} indices of models, got shape {chosen.shape}"
+            return f"new_words of shape {new_words.shape} need as many indices of models, got shape {chosen.shape}"
         if (chosen != expected).any():
             i = int(np.flatnonzero(chosen != expected)[0])
             return f"an item that begins with {new_words[i]!r} should go to model {expected[i]}"
