@@ -23,7 +23,8 @@ from lib.plots import accessibility_check
 from lib.plots.accessibility_check import ReportError
 from lib.plots.pages import fill_template
 from lib.plots.tables import listed, number
-from lib.scoreboard import lesson_metrics
+from lib.reports import answers
+from lib.scoreboard import lesson_metrics, summary_figure
 
 CARD = {
     "lesson",
@@ -87,7 +88,7 @@ EVIDENCE_LEVELS = {  # how near to reality a claim was tested: its title, and wh
         "In the synthetic environment with a known optimum",
         "so small that it can be computed",
     ),
-    "lab": ("In the lab", "small models and policies that are trained here"),
+    "lab": ("Among small models", "language models and policies that are trained here"),
     "recorded": ("On recorded outcomes", "real models and agents, replayed"),
 }
 READERS = {  # who reads: lessons to begin with, the first that is there; and why
@@ -112,6 +113,7 @@ class Entry:
     title: str
     paper: str
     finding: str
+    answer: tuple[str, ...]  # the sentences that a person wrote, as far as this run supports them
     figure: dict[str, Any]  # the key figure as part of the page: file, uri, alt, width, height
     metrics: list[tuple[str, str]]
     profile: str
@@ -124,13 +126,20 @@ class Entry:
         return self.name.split("_")[0]
 
     @property
+    def is_appendix(self) -> bool:
+        """Whether it has the number of a lesson and a letter, such as 05a."""
+        return self.number[-1].isalpha()
+
+    @property
     def short(self) -> str:
         """The title without what follows its colon."""
         return self.title.split(":")[0]
 
     @property
     def headline(self) -> str:
-        """The finding, or its first statement where it is long; an ellipsis says that there is more."""
+        """The first sentence of the answer; without one the finding, or its first statement where it is long."""
+        if self.answer:
+            return self.answer[0]
         if len(self.finding) <= LONGEST:
             return self.finding
         statements = re.split(r"(?<=[.;])\s", self.finding, maxsplit=1)
@@ -171,6 +180,7 @@ def front_page(reports: str | Path, repository: str | Path = ROOT) -> str:
         lessons=lessons,
         hero=by_name.get(SCOREBOARD, lessons[-1]),
         minute=summarize_lessons(lessons),
+        finding=state_finding(counts),
         claims=count_claims(counts),
         losses=list_losses(counts),
         evidence_levels=summarize_evidence_levels(counts),
@@ -213,6 +223,14 @@ def summarize_lessons(lessons: list[Entry]) -> list[str]:
             "programs in place of a model, so that the numbers say nothing about language models."
         )
     return sentences
+
+
+def state_finding(metrics: dict[str, Any]) -> str:
+    """How many methods beat the best single choice and a simple router, as the scoreboard counted; empty without it."""
+    counts = {
+        key.removeprefix("shares."): metrics[key] for key in metrics if key.startswith("shares.")
+    }
+    return summary_figure.state_finding(counts) if counts else ""
 
 
 def count_claims(metrics: dict[str, Any]) -> dict[str, Any] | None:
@@ -442,6 +460,7 @@ def _read_lesson(path: Path, reports: Path) -> Entry:
         title=card["title"],
         paper=PAPERS.get(card["lesson"], ""),
         finding=card["finding"],
+        answer=_select_supported(card["lesson"], metrics, card["profile"]),
         figure=_embed_figure(figure) | {"file": card["key_figure"], "alt": card["key_figure_alt"]},
         metrics=[(key, format_metric(key, metrics)) for key in card["key_metrics"]],
         profile=card["profile"],
@@ -451,6 +470,17 @@ def _read_lesson(path: Path, reports: Path) -> Entry:
             for key, value in metrics.items()
             if key.split(".")[-1] == "backend" and value == "scripted"
         ],
+    )
+
+
+def _select_supported(lesson: str, metrics: dict[str, Any], profile: str) -> tuple[str, ...]:
+    """The sentences of a lesson's answer that this run supports; none of a run that is only a test."""
+    if profile == CUT:
+        return ()
+    return tuple(
+        answers.fill_sentence(sentence, lesson, metrics)
+        for sentence in answers.load_answers().get(lesson, ())
+        if not answers.check_sentence(sentence, lesson, metrics)
     )
 
 

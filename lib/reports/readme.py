@@ -29,26 +29,6 @@ COLUMNS = ("method", "synthetic environment", "small models", "real models, reco
 ROUTER_COLUMN = "beats a simple router?"
 
 
-def state_finding(shares_won: Sequence[ShareWon]) -> str:
-    """Says how many methods and settings beat the best single choice and a simple router, at all levels of evidence.
-
-    Args:
-        shares_won: Result of `summary_figure.measure_shares_won`.
-
-    Returns:
-        A sentence with four counts, those of the title of the figure.
-    """
-    counts = summary_figure.count_by_level(shares_won)
-
-    def count_all(key: str) -> int:
-        return sum(counts[f"{level}.{key}"] for level in summary_figure.PANELS)
-
-    return (
-        f"{count_all('above')} of {count_all('open')} methods and settings beat the best single choice, and "
-        f"{count_all('above_router')} of {count_all('with_router')} a simple router."
-    )
-
-
 def tabulate_results(shares_won: Sequence[ShareWon]) -> str:
     """Writes what each method gains, and whether it beats a simple router, as a table in Markdown.
 
@@ -147,7 +127,8 @@ def fill_readme(text: str, folder: str | Path = METRICS_FOLDER) -> str:
         ValueError: A mark is missing.
     """
     shares_won = summary_figure.measure_shares_won(read_metrics(folder))
-    text = _fill_part(text, "finding", state_finding(shares_won))
+    finding = summary_figure.state_finding(summary_figure.count_by_level(shares_won))
+    text = _fill_part(text, "finding", finding)
     text = _fill_part(text, "results", f"\n{tabulate_results(shares_won)}\n")
     return _fill_part(text, "replication", describe_replication(folder))
 

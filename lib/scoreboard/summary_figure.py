@@ -14,13 +14,14 @@ not open, or that was not measured in this run, is named and not drawn.
     measure_shares_won    the shares, from the metrics of the lessons
     plot_shares_won       the figure
     count_by_level        how many win, as in its title
+    state_finding         the same counts over all levels, as a sentence
     summarize_by_level    the same in words, losses included
 """
 
 import functools
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -561,6 +562,25 @@ def count_by_level(shares_won: Sequence[ShareWon]) -> dict[str, int]:
             row.sign_against_router == 1 for row in against_router
         )
     return counts
+
+
+def state_finding(counts: Mapping[str, int]) -> str:
+    """Says how many methods and settings beat the best single choice and a simple router, over all levels of evidence.
+
+    Args:
+        counts: Result of `count_by_level`.
+
+    Returns:
+        A sentence with four counts.
+    """
+
+    def sum_levels(key: str) -> int:
+        return sum(counts[f"{level}.{key}"] for level in PANELS)
+
+    return (
+        f"{sum_levels('above')} of {sum_levels('open')} methods and settings beat the best single choice, and "
+        f"{sum_levels('above_router')} of {sum_levels('with_router')} beat a simple router."
+    )
 
 
 def summarize_by_level(shares_won: Sequence[ShareWon]) -> dict[str, str]:

@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from lib.config import ROOT
 from lib.plots import pages
 from lib.plots.accessibility_check import ReportError, problems
+from lib.reports import answers, lesson
 from lib.reports import front_page as index
-from lib.reports import lesson
 from lib.reports.front_page import describe_commit, front_page
 from lib.reports.lesson import Lesson
 from lib.scoreboard import claim, metrics, summary_figure
@@ -132,7 +132,7 @@ def test_with_a_scoreboard_the_claims_stand_as_it_counted_them(reports, add):
     assert "What is now known" not in said
 
 
-def test_what_is_known_stands_before_anything_else_level_by_level_and_whether_it_was_replicated(
+def test_what_is_known_stands_behind_what_this_is_level_by_level_and_whether_it_was_replicated(
     reports, add
 ):
     add("10_scoreboard", **CLAIMS, **KNOWN)
@@ -144,9 +144,10 @@ def test_what_is_known_stands_before_anything_else_level_by_level_and_whether_it
     synthetic += "Loses to the best single choice ARC (-0.37) "
     synthetic += "Loses to a simple router ARC (-0.37 against 0.03) "
     synthetic += "Directions that papers claim: 5 hold, 2 not open."
-    lab = "In the lab small models and policies that are trained here "
+    lab = "Among small models language models and policies that are trained here "
     lab += "Not open: too little to gain for any method KO, students"
-    assert said.index(synthetic) < said.index(lab) < said.index("A small decision maker")
+    assert said.index("A small decision maker") < said.index(synthetic) < said.index(lab)
+    assert said.index(lab) < said.index("What was done")
     assert "On recorded outcomes" not in said and "Not replicated yet" in said
     told = {
         "pairs": 2000,
@@ -164,6 +165,39 @@ def test_what_is_known_stands_before_anything_else_level_by_level_and_whether_it
         "0.951 of 2,000 differences" in said
         and "Of 90 verdicts 0 turned round and 3 changed" in said
     )
+
+
+def test_the_finding_of_the_whole_bench_stands_at_the_top(reports, add):
+    assert "Found:" not in words(front_page(reports, reports))
+    shares = {}
+    for level in summary_figure.PANELS:
+        shares |= {f"shares.{level}.open": 3, f"shares.{level}.above": 2}
+        shares |= {f"shares.{level}.with_router": 1, f"shares.{level}.above_router": 0}
+    add("10_scoreboard", **CLAIMS, **KNOWN, **shares)
+    said = words(front_page(reports, reports))
+    finding = "Found: 6 of 9 methods and settings beat the best single choice, and 0 of 3 beat a simple router."
+    assert said.index(finding) < said.index("What is now known")
+
+
+def test_a_lesson_is_summarized_by_the_sentences_that_its_run_supports(reports, add, monkeypatch):
+    true, false = "Choosing gains {gain:difference}.", "Choosing loses {gain:difference}."
+    sentences = (
+        answers.AnswerSentence(text=false, requires=("exact({gain}) < 0",)),
+        answers.AnswerSentence(text=true, requires=("exact({gain}) > 0",)),
+        answers.AnswerSentence(text=true, requires=("exact({gain}) > 1",)),
+    )
+    monkeypatch.setattr(answers, "load_answers", lambda: {"03_known": sentences})
+    add("03_known", gain=0.25)
+    said = words(front_page(reports, reports))
+    assert said.count("Choosing gains +0.25.") == 2  # among the findings, and on the card
+    assert "Choosing loses" not in said and "We found 03_known." not in said
+    add("03_known", profile="smoke", gain=0.25)
+    assert "Choosing gains" not in front_page(reports, reports)
+
+
+def test_an_appendix_has_a_card_and_is_not_among_the_findings(reports, add):
+    add("02a_more")
+    assert words(front_page(reports, reports)).count("We found 02a_more.") == 1
 
 
 def test_claims_are_counted_by_paper_and_by_what_decides_them(reports, add):
