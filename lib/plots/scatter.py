@@ -151,8 +151,21 @@ def tradeoff_plot(
         _label_points(axes, points, styles, names, layout.max_name_width)
     across_values, up_values = _drop_single_panel(xs), _drop_single_panel(ys)
     figure.alt_text = _describe_points(title, across_values, up_values)
-    figure.data = pd.concat({"across": across_values, "up": up_values}, axis=1)
+    figure.data = _tabulate_points(across_values, up_values, xlabels, ylabels)
     return figure
+
+
+def _tabulate_points(
+    xs: pd.DataFrame, ys: pd.DataFrame, xlabels: Mapping[str, str], ylabels: Mapping[str, str]
+) -> pd.DataFrame:
+    """The numbers of the points with their intervals, a column for each axis, under its label if panels share one."""
+    columns = {}
+    for axis, estimates, labels in (("horizontal", xs, xlabels), ("vertical", ys, ylabels)):
+        shared_labels = set(labels.values())
+        label = shared_labels.pop() if len(shared_labels) == 1 else ""
+        name = label if label and label not in columns else f"{axis} axis"
+        columns[name] = stats.intervals(estimates)
+    return pd.DataFrame(columns)
 
 
 def _arrange_panels(

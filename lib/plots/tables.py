@@ -23,6 +23,21 @@ NOTHING = "–"  # what stands where there is no value
 NO_USABLE_REPLY = "no usable reply"  # heads a column
 LONGEST_NAME = 28  # characters of a row's name that are kept on one line
 LONGEST_WORDS = 20  # characters of a text that may be set in a column of any width
+COLUMN_LABELS = {  # what a reader sees in place of a column's name; other underscores become blanks
+    "cost_usd": "cost, $",
+    "own_cost_usd": "own cost, $",
+    "usd_per_million": "$ per million",
+    "kg_co2e": "CO2e, kg",
+    "hv_mean": "hypervolume of the mean",
+    "hv_union": "hypervolume of the union",
+    "ci_low": "interval, low",
+    "ci_high": "interval, high",
+    "p_value": "p-value",
+    "mde": "minimum detectable effect",
+    "num_runs": "runs",
+    "num_items": "items",
+}
+_IDENTIFIER = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)+")
 _NUMBER = re.compile(r"[-−+]?[\d.]+(?:e[-+]?\d+)?%?(?:\s*\[.*\]|\s*\(n = \d+\))?|" + NOTHING)
 
 
@@ -91,7 +106,7 @@ def table_html(frame: pd.DataFrame, caption: str, digits: int | None = None) -> 
     An index with names becomes row headers; otherwise the first column does if it holds text.
 
     Args:
-        frame: The table; column names of two levels are joined.
+        frame: The table; column names of two levels are joined, and names that code uses become words.
         caption: What it shows.
         digits: Decimals of every float; by default each column gets as many as its size asks for.
 
@@ -209,14 +224,23 @@ def _flatten_index(frame: pd.DataFrame) -> pd.DataFrame:
     flat = frame.copy()
     if isinstance(flat.columns, pd.MultiIndex):
         flat.columns = [
-            " / ".join(str(level) for level in name if str(level)) for name in flat.columns
+            " / ".join(_label_column(level) for level in name if str(level))
+            for name in flat.columns
         ]
+    else:
+        flat.columns = [_label_column(name) for name in flat.columns]
     only_counts = isinstance(flat.index, pd.RangeIndex) and flat.index.name is None
     if only_counts:
         return flat
     levels = flat.index.to_frame(index=False)
-    levels.columns = [name or "" for name in flat.index.names]
+    levels.columns = [_label_column(name or "") for name in flat.index.names]
     return pd.concat([levels, flat.reset_index(drop=True)], axis=1)
+
+
+def _label_column(name: Any) -> str:
+    """What heads a column: words in place of the name that code uses."""
+    text = COLUMN_LABELS.get(str(name), str(name))
+    return text.replace("_", " ") if _IDENTIFIER.fullmatch(text) else text
 
 
 def _format_column(column: pd.Series, digits: int | None) -> list[str]:

@@ -240,6 +240,15 @@ def test_an_alt_text_says_what_has_room_and_counts_the_rest():
     assert figure.alt_text.count("method") + int(rest) == 40 == len(figure.data)
 
 
+def test_the_table_of_a_scatter_has_a_column_of_intervals_for_each_axis_under_its_label():
+    figure = plots.tradeoff_plot(COSTS, RIGHT, "CoRL", "dollars", "accuracy")
+    assert list(figure.data.columns) == ["dollars", "accuracy"]
+    values = [interval.value for interval in figure.data["dollars"]]
+    assert values == [1, 3, 2, 2.5]
+    unlabelled = plots.tradeoff_plot(COSTS, RIGHT, "CoRL")
+    assert list(unlabelled.data.columns) == ["horizontal axis", "vertical axis"]
+
+
 # What is refused
 
 

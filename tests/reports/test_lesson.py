@@ -294,6 +294,13 @@ def test_a_named_index_and_columns_in_levels_are_shown():
     assert re.findall(r'scope="row"[^>]*>([^<]+)<', made) == ["a", "b"]
 
 
+def test_columns_are_headed_by_words_and_not_by_the_names_that_code_uses():
+    index = pd.Index(["KO"], name="surface_form")
+    frame = pd.DataFrame({"cost_usd": [0.5], "tokens_out": [3], "x_1, y_1": [1]}, index=index)
+    heads = re.findall(r'scope="col"[^>]*>([^<]+)<', table_html(frame, "Calls"))
+    assert heads == ["surface form", "cost, $", "tokens out", "x_1, y_1"]
+
+
 @pytest.mark.parametrize(
     "frame, caption", [(pd.DataFrame({"a": [1]}), " "), (pd.DataFrame(index=range(2)), "A")]
 )
