@@ -6,7 +6,7 @@ each agent. The answer is correct with probability sigmoid(logit / noise):
     logit = base + workflow + tools + budgets + atoms
 
 Each term has a main effect and an effect of the kind of question, which the knob `interaction` scales. `noise` is the
-temperature: near 0 the answer is settled, at large values it is a coin. Calls and tokens have the lesson's prices, and
+temperature: near 0 the answer is settled, at large values it is random. Calls and tokens have the lesson's prices, and
 the reward is the lesson's (`rewards`), so the optimum and the best constant are exact (`compute_bounds`).
 
 Shapes name their axes: "worlds" is the number of worlds, "kinds" that of kinds of questions, "atoms" that of one

@@ -165,7 +165,7 @@ class World:
         Returns:
             By name of the policy.
         """
-        # A card says what a policy comes to: in the next set of questions, or at the end of a room.
+        # A card has a policy's mean results: in the next set of questions, or at the end of a room.
         num_steps = 1 if self.domain == "education" else self.test.describer.horizon
         averages = average_results_by_situation(self.episode_sets["cards"], num_steps)
         knowledge = {}

@@ -8,6 +8,7 @@ scoreboard, has no place on it. Left out: the parameters' values, which stand in
 
 import argparse
 import base64
+import io
 import re
 import subprocess
 import sys
@@ -102,6 +103,7 @@ READERS = {  # who reads: lessons to begin with, the first that is there; and wh
 GLOSSARY = "glossary.html"
 COURSE = "course.html"
 CUT = "smoke"  # the profile that only shows that everything runs
+EMBEDDED_COLOURS = 128  # of a figure on the page
 LONGEST = 200  # characters of a finding that the overview quotes whole
 
 
@@ -488,7 +490,15 @@ def _embed_figure(path: Path) -> dict[str, Any]:
     """A figure with its size, so that the page does not jump while it is laid out."""
     with Image.open(path) as image:
         width, height = image.size
-    uri = f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}"
+        on_white = Image.new("RGBA", image.size, "white")
+        on_white.alpha_composite(image.convert("RGBA"))
+    # Drawings need few colours: a third of the bytes. Other ways to choose them lose the colours of small marks.
+    palette_image = on_white.convert("RGB").quantize(
+        EMBEDDED_COLOURS, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE
+    )
+    png = io.BytesIO()
+    palette_image.save(png, "PNG", optimize=True)
+    uri = f"data:image/png;base64,{base64.b64encode(png.getvalue()).decode()}"
     return {"uri": uri, "width": width, "height": height}
 
 
