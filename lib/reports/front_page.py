@@ -116,7 +116,8 @@ class Entry:
     paper: str
     finding: str
     answer: tuple[str, ...]  # the sentences that a person wrote, as far as this run supports them
-    figure: dict[str, Any]  # the key figure as part of the page: file, uri, alt, width, height
+    # the key figure as part of the page: file, alt, is_wide; drawing, or uri, width, height
+    figure: dict[str, Any]
     metrics: list[tuple[str, str]]
     profile: str
     parameters: str
@@ -463,7 +464,8 @@ def _read_lesson(path: Path, reports: Path) -> Entry:
         paper=PAPERS.get(card["lesson"], ""),
         finding=card["finding"],
         answer=_select_supported(card["lesson"], metrics, card["profile"]),
-        figure=_embed_figure(figure) | {"file": card["key_figure"], "alt": card["key_figure_alt"]},
+        figure=_embed_figure(card, reports)
+        | {"file": card["key_figure"], "alt": card["key_figure_alt"]},
         metrics=[(key, format_metric(key, metrics)) for key in card["key_metrics"]],
         profile=card["profile"],
         parameters=card["parameters"],
@@ -486,13 +488,24 @@ def _select_supported(lesson: str, metrics: dict[str, Any], profile: str) -> tup
     )
 
 
-def _embed_figure(path: Path) -> dict[str, Any]:
-    """A figure with its size, so that the page does not jump while it is laid out."""
+def _embed_figure(card: dict[str, Any], reports: Path) -> dict[str, Any]:
+    """The key figure as its lesson draws it; a film strip with its size, so that the page does not jump."""
+    if "key_drawing" in card:
+        path = reports / card["key_drawing"]
+        if not path.is_file():
+            raise ReportError(f"{path} is missing; run the lesson again")
+        drawing = path.read_text(encoding="utf-8")
+        return {"drawing": drawing, "is_wide": not drawing.startswith("<picture>")}
+    return _embed_png(reports / card["key_figure"]) | {"is_wide": True}
+
+
+def _embed_png(path: Path) -> dict[str, Any]:
+    """A PNG as a data URI with its size, its colours reduced to a palette: a third of the bytes."""
     with Image.open(path) as image:
         width, height = image.size
         on_white = Image.new("RGBA", image.size, "white")
         on_white.alpha_composite(image.convert("RGBA"))
-    # Drawings need few colours: a third of the bytes. Other ways to choose them lose the colours of small marks.
+    # Other ways to choose the colours lose those of small marks.
     palette_image = on_white.convert("RGB").quantize(
         EMBEDDED_COLOURS, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE
     )

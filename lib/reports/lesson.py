@@ -84,6 +84,7 @@ class Lesson:
         self.root = Path(root)
         self._alt_texts: dict[str, str] = {}  # by figure name
         self._image_paths: dict[str, Path] = {}  # by figure name
+        self._drawings: dict[str, str] = {}  # HTML by figure name
         self._metrics: dict[str, Any] = {}
         self._name_labels = NameLabels()
         self._reply_lines: list[str] = []  # about models behind endpoints, for the terminal
@@ -107,8 +108,10 @@ class Lesson:
         self._register_figure(name, alt)
         # Before anything is rendered, which counts as a change of the figure.
         has_narrow = plots.has_narrow(fig)
-        markup = _picture(fig, alt, has_narrow) + self._numbers_of_figure(fig, alt) + figcaption
-        png = plots.render_png(fig)  # for the front page, which shows it small
+        drawing = picture_html(fig, alt, has_narrow)
+        self._drawings[name] = drawing
+        markup = drawing + self._numbers_of_figure(fig, alt) + figcaption
+        png = plots.render_png(fig)  # for programs that show no SVG
         # A figure made with pyplot stays in memory until it is closed; nothing else imports pyplot here.
         if "matplotlib.pyplot" in sys.modules:
             sys.modules["matplotlib.pyplot"].close(fig)
@@ -143,11 +146,12 @@ class Lesson:
             alt = f"{position}: {getattr(figure, 'alt_text', '')}"
             alt = textwrap.shorten(alt, MAX_ALT_LENGTH, placeholder=" …")
             alt, figcaption = self._name_labels.label_figure(figure, alt)
-            picture = _picture(figure, alt, plots.has_narrow(figure))
+            picture = picture_html(figure, alt, plots.has_narrow(figure))
             contents[indices] = picture + self._numbers_of_figure(figure, alt) + figcaption
             if indices == start_indices:
                 self._register_figure(name, alt)
-                png = plots.render_png(figure)  # for print and the front page
+                self._drawings[name] = picture
+                png = plots.render_png(figure)  # for programs that show no SVG
                 path = artifacts.write_bytes(self._figure_path(f"{name}.png"), png)
                 self._image_paths[name] = path
         markup = sliders.slider_html(name, knobs, contents, start_indices)
@@ -420,6 +424,11 @@ class Lesson:
             "profile": self.profile,
             "parameters": self.parameters,
         }
+        # The front page shows the drawing, which can be read on a phone and in the dark.
+        if key_figure in self._drawings:
+            drawing_path = self._image_paths[key_figure].with_suffix(".html")
+            artifacts.write_text(drawing_path, self._drawings[key_figure])
+            card["key_drawing"] = drawing_path.relative_to(self.root).as_posix()
         if self._reply_lines:
             card["replies"] = self._reply_lines
         artifacts.write_json(self.root / "lessons" / f"{self.name}.json", card)
@@ -544,7 +553,7 @@ def _to_json_value(key: str, value: Any) -> Any:
     return value
 
 
-def _picture(figure: Figure, alt: str, has_narrow: bool) -> str:
+def picture_html(figure: Figure, alt: str, has_narrow: bool) -> str:
     """Renders a figure as HTML, with a version of its own for narrow screens.
 
     Args:

@@ -4,6 +4,7 @@ Slow, because a browser starts and walks through every page by keyboard; it alon
 """
 
 import base64
+import re
 
 import nbformat
 import numpy as np
@@ -215,6 +216,19 @@ def test_the_browser_sees_that_a_page_is_blank(front, look):
 
 def test_a_page_without_a_dark_side_is_noticed(front, look):
     assert look(front.replace("prefers-color-scheme: dark", "print"), PHONE, "dark").ground() > 240
+
+
+def test_the_front_page_shows_no_white_figure_on_a_dark_page(front, browser, tmp_path):
+    path = tmp_path / "page.html"
+    image = base64.b64encode(plots.render_png(line())).decode()
+    with_images = re.sub(r"data:image/svg[^\"]+", f"data:image/png;base64,{image}", front)
+    shares = []
+    for page in (front, with_images):
+        path.write_text(page, encoding="utf-8")
+        picture = browser.look(path, PHONE, "dark", height=4000).picture
+        shares.append((picture.min(axis=-1) > 250).mean())
+    with_drawings, with_white_images = shares
+    assert with_drawings < 0.01 and with_white_images > 0.1
 
 
 def test_a_slider_moves_by_the_keyboard_and_changes_the_picture(report, browser, tmp_path):

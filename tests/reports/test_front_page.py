@@ -119,8 +119,8 @@ def test_each_lesson_shows_finding_figure_metrics_profile_and_parameters(reports
     card = json.loads((reports / "lessons/02_second.json").read_text())
     part = page.split("<article")[2]
     assert "About &lt;02_second&gt;" in part and "We found 02_second." in part
-    image = r'<img src="data:image/png;base64,[^"]+" width="\d+" height="\d+" alt="A line that rises &amp; then falls'
-    assert re.search(image, part)
+    drawing = r'<img src="data:image/svg\+xml;base64,[^"]+" alt="A line that rises &amp; then falls'
+    assert re.search(drawing, part)
     assert (
         "<code>KO.<wbr>reward</code>" in part
         and ">0.643 [0.610, 0.660]<" in part
@@ -202,7 +202,7 @@ def test_a_lesson_is_summarized_by_the_sentences_that_its_run_supports(reports, 
 
 def test_a_figure_on_the_page_keeps_its_colours_in_fewer_bytes():
     path = ROOT / "reports/figures/10_scoreboard/everybody.png"
-    embedded = base64.b64decode(index._embed_figure(path)["uri"].partition("base64,")[2])
+    embedded = base64.b64decode(index._embed_png(path)["uri"].partition("base64,")[2])
     assert len(embedded) < path.stat().st_size / 2
     with Image.open(path) as image, Image.open(io.BytesIO(embedded)) as small:
         pixels = np.asarray(image.convert("RGB"))
@@ -305,6 +305,7 @@ def test_the_command_writes_the_page_beside_the_lessons_or_says_what_to_do(tmp_p
     "spoil, message",
     [
         (lambda r: (r / "figures/02_second/front.png").unlink(), "02_second.json names the figure"),
+        (lambda r: (r / "figures/02_second/front.html").unlink(), "front.html is missing"),
         (lambda r: (r / "metrics/02_second.json").unlink(), "02_second.json cannot be read"),
         (
             lambda r: (r / "metrics/02_second.json").write_text("{}"),

@@ -199,6 +199,7 @@ def test_a_finished_lesson_leaves_flat_numbers_with_their_intervals_and_what_the
         "finding": "It works.",
         "key_figure": "figures/01_policy_zoo/front.png",
         "key_figure_alt": ALT,
+        "key_drawing": "figures/01_policy_zoo/front.html",
         "key_metrics": ["share", "backend"],
         "profile": "laptop",
         "parameters": artifacts.sha256_json({"steps": 3})[:12],
