@@ -6,7 +6,6 @@ here. Appendix lessons (05a) count as their lesson.
 """
 
 import argparse
-import base64
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +15,10 @@ from matplotlib.figure import Figure
 
 from lib.config import ROOT, from_yaml
 from lib.experiment import artifacts
-from lib.plots.render import render_svg
 from lib.plots.styles import GREY
-from lib.plots.theme import new_figure, theme
+from lib.plots.theme import WIDE, WIDTH, Layout, has_narrow, new_figure, responsive
 from lib.reports import html
+from lib.reports.lesson import picture_html
 
 SESSION_MINUTES = 90
 TARGET = "reports/course.html"
@@ -274,11 +273,13 @@ def direct_dependencies(needs: dict[str, set[str]]) -> dict[str, set[str]]:
     return direct
 
 
-def draw_dependencies(needs: dict[str, set[str]]) -> Figure:
-    """Draws the lessons as boxes with arrows between them, from left to right by what they depend on.
+@responsive
+def draw_dependencies(needs: dict[str, set[str]], *, layout: Layout = WIDE) -> Figure:
+    """Draws lessons as boxes, from left to right by the longest chain of lessons that they need.
 
     Args:
         needs: Lessons that each lesson needs.
+        layout: Sizes for a wide screen or a phone.
 
     Returns:
         The figure; dashed boxes are homework.
@@ -297,21 +298,23 @@ def draw_dependencies(needs: dict[str, set[str]]) -> Figure:
         for row, number in enumerate(numbers)
     }
     home = {session.homework.lesson for session in SESSIONS if session.homework}
-    with theme():
-        figure = new_figure("Which lessons a lesson needs", height=3.2)
-        axes = figure.add_subplot()
-        for number, lessons in direct.items():
-            for lesson in sorted(lessons):  # a set has another order in each process
-                arrow = {"arrowstyle": "->", "color": GREY, "shrinkA": 15, "shrinkB": 15}
-                axes.annotate("", position[number], position[lesson], arrowprops=arrow)
-        for number, (x, y) in position.items():
-            style = "dashed" if number in home else "solid"
-            box = {"boxstyle": "round,pad=0.45", "facecolor": "white", "linestyle": style}
-            axes.text(x, y, number, ha="center", va="center", fontsize=13, bbox=box)
-        axes.set_xlim(-0.5, max(columns) + 0.5)
-        tallest = max(len(numbers) for numbers in columns.values())
-        axes.set_ylim(-tallest / 2, tallest / 2)
-        axes.axis("off")
+    width = min(WIDTH, layout.max_width)
+    figure = new_figure("Which lessons a lesson needs", width, height=3.2)
+    axes = figure.add_subplot()
+    font_size, padding = (10, 0.3) if layout.is_narrow else (13, 0.45)
+    arrow_gap = font_size + 2  # points between an arrow and the middle of a box
+    for number, lessons in direct.items():
+        for lesson in sorted(lessons):  # a set has another order in each process
+            arrow = {"arrowstyle": "->", "color": GREY, "shrinkA": arrow_gap, "shrinkB": arrow_gap}
+            axes.annotate("", position[number], position[lesson], arrowprops=arrow)
+    for number, (x, y) in position.items():
+        style = "dashed" if number in home else "solid"
+        box = {"boxstyle": f"round,pad={padding}", "facecolor": "white", "linestyle": style}
+        axes.text(x, y, number, ha="center", va="center", fontsize=font_size, bbox=box)
+    axes.set_xlim(-0.5, max(columns) + 0.5)
+    tallest = max(len(numbers) for numbers in columns.values())
+    axes.set_ylim(-tallest / 2, tallest / 2)
+    axes.axis("off")
     return figure
 
 
@@ -370,7 +373,9 @@ def render_page(root: Path = ROOT) -> str:
     """
     names = lesson_names(root)
     needs = read_dependencies(root)
-    svg = base64.b64encode(render_svg(draw_dependencies(needs))).decode()
+    figure = draw_dependencies(needs)
+    alt = "Arrows from lessons to those that need them"
+    picture = picture_html(figure, alt, has_narrow(figure))
     sentences = "; ".join(
         f"{number} needs {', '.join(sorted(lessons))}"
         for number, lessons in direct_dependencies(needs).items()
@@ -380,7 +385,7 @@ def render_page(root: Path = ROOT) -> str:
         "# The course: eight sessions\n\n"
         f"Each takes {SESSION_MINUTES} minutes and works offline. Slides, student copies and solutions are made by "
         "`make slides`, `make student` and `make solutions`; their links open what was made.\n\n"
-        f'<figure><img src="data:image/svg+xml;base64,{svg}" alt="Arrows from lessons to those that need them">'
+        f"<figure>{picture}"
         f"<figcaption>Dashed lessons are homework. What follows from other arrows is left out: {sentences}."
         "</figcaption></figure>"
     )

@@ -82,6 +82,8 @@ def test_the_page_links_every_lesson_and_exercise_and_draws_the_dependencies():
         assert {f"{name}.html", f"slides/{name}.html", f"../student/{name}.ipynb"} <= links, number
     assert "../solutions/exercises.ipynb" in links
     assert page.find("img")["src"].startswith("data:image/svg+xml")
+    narrow = page.find("source")
+    assert "max-width" in narrow["media"] and narrow["srcset"].startswith("data:image/svg+xml")
 
 
 def test_the_terminal_shows_every_session(capsys):
