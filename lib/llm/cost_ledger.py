@@ -1,19 +1,16 @@
 """What acting costs: tokens, calls, dollars, seconds, kWh and kg CO2e of anything that acts.
 
 Holds the two cost models of the policy orchestration paper (appendix A.6.1, Tables 8 and 9) with
-their constants, the number of runs from which a trained policy is the cheaper one, and a `Ledger`
-that accounts for what really happened: estimate before (`hold`), stop at the budget, account after
-(`add`). Where the paper's own numbers and its formulas part, the claims of `data/claims` say so.
+their constants, and the number of runs from which a trained policy is the cheaper one. Where the
+paper's own numbers and its formulas part, the claims of `data/claims` say so. What a run may spend
+is held by `lib.llm.spending_limit`.
 
 Left out: prices of other models (they stand in params.yaml beside the model), tokenisers, and the
 measuring of power: `measured_energy` multiplies CPU time by an assumed wattage.
 """
 
 import math
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import pandas as pd
 
@@ -24,7 +21,6 @@ KG_PER_KWH = 0.35  # kg CO2e per kWh of the US grid (A.6.1)
 RUNS_SO = 10_000  # runs that share the training of a single-objective policy (Table 9)
 RUNS_MO = 1_000  # runs that share the training of a multi-objective policy (Table 9)
 WATTS_PER_CORE = 10.0  # ours, an assumption: a busy core with its share of memory and power supply
-_ROUNDING = 1e-9  # share of a budget by which a sum of floats may pass it
 
 
 @dataclass(frozen=True)
@@ -198,26 +194,6 @@ def regime_costs(steps: int = HORIZON) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["backbone", "regime", "cost_usd", "kg_co2e"])
 
 
-@dataclass(frozen=True)
-class LedgerEntry:
-    """One act and what it took. Energy in kWh, time in seconds, money in US dollars."""
-
-    who: str
-    calls: int = 0
-    tokens_in: int = 0
-    tokens_out: int = 0
-    cost_usd: float = 0.0
-    seconds: float = 0.0
-    kwh: float = 0.0
-
-    def __post_init__(self) -> None:
-        _check(**self.amounts())
-
-    def amounts(self) -> dict[str, float]:
-        """The quantities without the name."""
-        return {name: value for name, value in asdict(self).items() if name != "who"}
-
-
 class BudgetExceeded(RuntimeError):
     """The next act would pass the budget. Attributes: who, budget, spent, next (dollars)."""
 
@@ -230,65 +206,6 @@ class BudgetExceeded(RuntimeError):
             f"{self.who}: budget ${self.budget:.6g}, spent or held ${self.spent:.6g}, the next act may "
             f"cost ${self.next:.6g}; raise the budget or stop here"
         )
-
-
-class Ledger:
-    """Accounts of everything that acts, with an optional hard budget in dollars. Thread-safe.
-
-    Before a paid act `hold` sets its estimate aside, and raises `BudgetExceeded` where spent + held +
-    estimate would pass the budget; acts under way at once cannot overspend together. After it `add`
-    books what it really took; `add` never raises for money, because what is spent is spent.
-    """
-
-    def __init__(self, budget: float | None = None) -> None:
-        if budget is not None:
-            _check(budget=budget)
-        self.budget = budget
-        self.entries: list[LedgerEntry] = []
-        self._spent = 0.0
-        self._held = 0.0
-        self._lock = threading.Lock()
-
-    @property
-    def spent(self) -> float:
-        """Dollars booked so far."""
-        return self._spent
-
-    @property
-    def left(self) -> float:
-        """Dollars neither booked nor held; inf without a budget, below 0 after an act that ran over."""
-        return math.inf if self.budget is None else self.budget - self._spent - self._held
-
-    @contextmanager
-    def hold(self, who: str, cost_usd: float) -> Iterator[None]:
-        """Set the most that an act can cost aside while it is under way.
-
-        Acts under way at once cannot overspend together, because each one's estimate counts as spent.
-
-        Args:
-            who: Who acts, for the error.
-            cost_usd: US dollars at the most.
-
-        Raises:
-            BudgetExceeded: Before the act, where the dollars are not there.
-        """
-        _check(cost_usd=cost_usd)
-        with self._lock:
-            if cost_usd > self.left + _ROUNDING * (self.budget or 0):
-                raise BudgetExceeded(who, self.budget, self._spent + self._held, cost_usd)
-            self._held += cost_usd
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._held -= cost_usd
-
-    def add(self, entry: LedgerEntry) -> LedgerEntry:
-        """Book what an act took, within its `hold` or without one. Returns the entry."""
-        with self._lock:
-            self.entries.append(entry)
-            self._spent += entry.cost_usd
-        return entry
 
 
 def measured_energy(cpu_seconds: float, watts_per_core: float = WATTS_PER_CORE) -> float:
