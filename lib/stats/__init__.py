@@ -8,7 +8,6 @@
 from lib.stats.cost_curves import aiq, apgr, cpt, hull, hull_at, pgr
 from lib.stats.estimates import (
     NoRowsError,
-    convert_unit,
     diff_in_diff,
     gain_over_mixture,
     intervals,

@@ -383,28 +383,6 @@ def _bootstrap_interval(
     return float(ci_low), float(ci_high)
 
 
-def convert_unit(
-    estimates: pd.DataFrame | pd.Series, units_per_new_unit: float
-) -> pd.DataFrame | pd.Series:
-    """Estimates in a larger unit, such as dollars in place of millionths of a dollar.
-
-    Args:
-        estimates: Rows of value, ci_low and ci_high, or one row.
-        units_per_new_unit: How many of the old units are one of the new.
-
-    Returns:
-        Value and interval in the new unit; the mark of a model with too few answers stays.
-    """
-    columns = ["value", "ci_low", "ci_high"]
-    is_marked = UNUSABLE_SHARE in (
-        estimates.index if isinstance(estimates, pd.Series) else estimates.columns
-    )
-    converted = estimates[columns] / units_per_new_unit
-    if is_marked:
-        converted[UNUSABLE_SHARE] = estimates[UNUSABLE_SHARE]
-    return converted
-
-
 def intervals(estimates: pd.DataFrame) -> pd.Series:
     """Converts a frame of estimates to one column of `Interval` objects, for tables.
 

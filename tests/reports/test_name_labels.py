@@ -81,20 +81,17 @@ def test_nothing_is_computed_from_a_marked_row_and_the_reason_stands_in_its_plac
     for method in ("smol", "random"):
         part = rows[rows["method"] == method]
         lesson.metric(f"{method}.usd_per_million", 1e6 * part["cost_usd"].mean(), rows=part)
-        per_thousand = stats.convert_unit(stats.mean(part, "cost_usd"), 1e-3).iloc[0]
-        lesson.metric(f"{method}.per_thousand", per_thousand)
     gap = stats.paired_difference(rows, "cost_usd", {"method": "smol"}, {"method": "random"})
     lesson.metric("smol.minus_random", gap.iloc[0])
     lesson.figure(plots.forest_plot(stats.mean(rows, "correct", "method"), "Accuracy"), "front")
     lesson.conclusion("Nothing can be said of smol.")
     lesson.save("front", ["smol.correct", "random.correct"])
     metrics = json.loads((tmp_path / "metrics" / f"{NAME}.json").read_text())
-    names = ["correct", "cost_usd", "usd_per_million", "per_thousand", "minus_random"]
+    names = ["correct", "cost_usd", "usd_per_million", "minus_random"]
     assert {key: value for key, value in metrics.items() if key.startswith("smol")} == {
         f"smol.{name}_unusable_share": 0.25 for name in names
     }
     assert metrics["random.usd_per_million"] == pytest.approx(1900.0)
-    assert metrics["random.per_thousand"] == pytest.approx(1.9)
     card = json.loads((tmp_path / "lessons" / f"{NAME}.json").read_text())
     assert card["key_metrics"] == ["random.correct"]
 
