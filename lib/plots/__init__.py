@@ -1,6 +1,6 @@
 """A small grammar of figures: estimates in, one message in the title, a Figure with its alt text out."""
 
-from lib.plots.heatmap import heatmap, image_row
+from lib.plots.heatmap import heatmap
 from lib.plots.inputs import (
     describe_estimates,
     describe_intervals,

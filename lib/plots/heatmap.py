@@ -1,7 +1,4 @@
-"""Matrices as colours with their numbers, and images in a row."""
-
-import textwrap
-from collections.abc import Sequence
+"""Matrices as colours with their numbers."""
 
 import numpy as np
 import pandas as pd
@@ -12,13 +9,8 @@ from matplotlib.figure import Figure
 from lib.plots.inputs import join_descriptions, require_finite
 from lib.plots.styles import contrast_with_white
 from lib.plots.theme import (
-    WIDE,
-    WIDTH,
-    Layout,
-    add_panels,
     escape_dollars,
     new_figure,
-    responsive,
     theme,
     wrap_name,
 )
@@ -106,47 +98,3 @@ def _set_column_labels(axes: Axes, slanted: bool) -> None:
         rotation_mode="anchor",
         ha="right" if slanted else "center",
     )
-
-
-@responsive
-def image_row(
-    images: Sequence[np.ndarray], captions: Sequence[str], title: str, *, layout: Layout = WIDE
-) -> Figure:
-    """Draws images in a row, each under its caption; more than six go on in the next row.
-
-    Args:
-        images: Arrays (h, w, 3) or (h, w), of any sizes.
-        captions: One for each image.
-        title: The message of the figure.
-        layout: How much room there is; on a phone two images stand beside each other.
-
-    Raises:
-        ValueError: There are no images, or not as many captions.
-    """
-    if len(images) == 0 or len(images) != len(captions):
-        raise ValueError(
-            f"each image needs one caption, got {len(images)} images and {len(captions)} captions"
-        )
-    num_columns = min(2 if layout.is_narrow else 6, len(images))
-    num_rows = -(-len(images) // num_columns)
-    tile_width = min(2.6, (WIDTH + 1.4) / num_columns, layout.max_width / num_columns)
-    wrapped_captions = [
-        textwrap.fill(caption, max(8, int(tile_width * 11.5))) for caption in captions
-    ]
-    caption_lines = max(caption.count("\n") + 1 for caption in wrapped_captions)
-    aspect = max(np.shape(image)[0] / np.shape(image)[1] for image in images)  # of the tallest
-    height = num_rows * ((tile_width - 0.16) * aspect + 0.16 * caption_lines + 0.15) + 0.42
-    figure = new_figure(title, max(tile_width * num_columns, 3.2), height)
-
-    panels = add_panels(figure, len(images), num_columns)
-    for axes, image, caption in zip(panels, images, wrapped_captions, strict=True):
-        pixels = np.asarray(image)
-        require_finite(pixels, f"the frame {caption!r}")
-        # A dark image must not be stretched to a bright one.
-        brightest = 255 if pixels.dtype.kind in "iu" else 1
-        axes.imshow(pixels, cmap="gray", vmin=0, vmax=brightest)
-        axes.set_title(escape_dollars(caption), loc="center", fontsize=9)
-        axes.set_axis_off()
-    figure.alt_text = join_descriptions(title, captions)
-    figure.data = pd.DataFrame({"image": range(1, len(captions) + 1), "caption": list(captions)})
-    return figure

@@ -94,9 +94,6 @@ DRAW = {
     "heatmap": lambda: plots.heatmap(
         pd.DataFrame([[-1, 0.5], [0.0, 2.0]], ["a", "b"], ["$ x $", LONG]), "Own", "on", "by"
     ),
-    "image_row": lambda: plots.image_row(
-        [np.zeros((8, 9, 3), np.uint8)] * 7, ["a", *"bcdef", LONG], "It walks"
-    ),
 }
 NARROW = {
     f"{name}, for a phone": lambda make=make: make().draw_narrow()
@@ -278,7 +275,6 @@ def test_the_table_of_a_scatter_has_a_column_of_intervals_for_each_axis_under_it
         (lambda: plots.tradeoff_plot(COSTS, POINTS, "CoRL"), "not of the same groups"),
         (lambda: plots.stacked_shares(-SHARES, "It"), "negative"),
         (lambda: plots.heatmap(pd.DataFrame([[np.nan]]), "A hole"), "1 of 1"),
-        (lambda: plots.image_row([np.zeros((2, 2))], [], "It"), "one caption"),
         (lambda: styles.assign_styles(["new"], roles={"new": "judge"}), "'judge' is no role"),
         (lambda: plots.label_like("KO", "RO"), "'KO' is"),
         (lambda: plots.label_like("mine", "nobody's"), "no style in lib/plots/styles.py"),
