@@ -256,6 +256,7 @@ class Batcher:
     # The worker ---------------------------------------------------------------------------------------
 
     def _work(self) -> None:
+        """Steps the batch until the batcher is closed, and admits waiting requests; runs in the worker thread."""
         while True:
             with self._changed:
                 while not (self._is_closed or self._active or self._queue or self._cancelled):

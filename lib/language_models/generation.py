@@ -104,6 +104,14 @@ class _Row:
     def append(
         self, token: int, logprob: float, entropy: float, hidden_state: torch.Tensor | None
     ) -> None:
+        """Adds a sampled token to the sequence.
+
+        Args:
+            token: Its id.
+            logprob: Its log-probability.
+            entropy: Of the distribution that it was sampled from, in nats.
+            hidden_state: Hidden states at the token; None where they are not collected.
+        """
         self.generation.ids.append(token)
         self.generation.logprobs.append(logprob)
         self.generation.entropies.append(entropy)

@@ -37,6 +37,7 @@ def append_suffixes(
     changed_names = set()
 
     def append_to(label: str) -> str:
+        """Appends its suffix to a name with which a label begins; other labels are returned as they are."""
         for name, pattern in patterns.items():
             match = pattern.match(label)
             if match:

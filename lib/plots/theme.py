@@ -91,6 +91,7 @@ def responsive(draw: Callable[..., Figure]) -> Callable[..., Figure]:
 
     @wraps(draw)
     def draw_wide(*args, **options) -> Figure:
+        """Draws the figure, and gives it a method that draws the same data for a narrow screen."""
         # Drawing consumes random numbers; both figures get the same ones.
         same_options = {
             name: copy.deepcopy(value) if isinstance(value, np.random.Generator) else value

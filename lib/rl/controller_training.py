@@ -53,6 +53,7 @@ def train_controller(
     generator.refresh()  # it may go on from a checkpoint
 
     def make_update() -> None:
+        """Collects the episodes of the next update, learns from them, and adds both to the tables."""
         data = collect_episodes(learner.step)
         # Also where nothing is learned from them: every episode was paid for.
         tables.add("rollouts", data.rollouts)

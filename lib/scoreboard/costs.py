@@ -38,13 +38,16 @@ def tabulate_assumed_costs(episodes: pd.DataFrame) -> pd.DataFrame:
     mo_training_usd = cost_ledger.rl_cost(cost_ledger.RUNS_MO)
 
     rows = []
-    for method, played in _group_by_method(episodes):
-        row = {"method": method, "backend": played["backend"].iloc[0]}
+    for method, method_episodes in _group_by_method(episodes):
+        row = {"method": method, "backend": method_episodes["backend"].iloc[0]}
         if method in marked_shares:
             rows.append(row | {"total $": f"left out: {describe_share(marked_shares[method])}"})
             continue
         # Means per decision.
-        spent = played[["tokens_in", "tokens_out", "cost_usd"]].sum() / played["decisions"].sum()
+        spent = (
+            method_episodes[["tokens_in", "tokens_out", "cost_usd"]].sum()
+            / method_episodes["decisions"].sum()
+        )
         inference_usd = cost_ledger.HORIZON * spent["cost_usd"]
         total_usd = training_usd + inference_usd
         row |= {
@@ -88,13 +91,13 @@ def tabulate_measured_costs(episodes: pd.DataFrame) -> pd.DataFrame:
         for quantity, estimates in results.estimate_price(episodes).items()
     }
     rows = []
-    for method, played in _group_by_method(episodes):
-        row = {"method": method, "backend": played["backend"].iloc[0]}
+    for method, method_episodes in _group_by_method(episodes):
+        row = {"method": method, "backend": method_episodes["backend"].iloc[0]}
         is_marked = method in marked_shares
         for quantity, digits in _DIGITS.items():
             text = number(intervals_by_quantity[quantity][method], digits)
             row[quantity.replace("_", " ")] = "" if is_marked else text
-        num_tokens = (played["tokens_in"] + played["tokens_out"]).mean()
+        num_tokens = (method_episodes["tokens_in"] + method_episodes["tokens_out"]).mean()
         emissions = cost_ledger.co2e(cost_ledger.token_energy(num_tokens))
         row["kg CO2e"] = np.nan if is_marked else emissions
         if marked_shares:
@@ -116,8 +119,8 @@ def tabulate_break_even(episodes: pd.DataFrame) -> pd.DataFrame:
     zoo_usd = len(SINGLE) * cost_ledger.TABLE_9.train_dollars
     marked_shares = results.list_unusable_shares(episodes)
     rows = []
-    for method, played in _group_by_method(episodes):
-        cost_usd = played["cost_usd"].mean()
+    for method, method_episodes in _group_by_method(episodes):
+        cost_usd = method_episodes["cost_usd"].mean()
         if method in marked_shares:
             cost_usd = np.nan
             with_zoo = without_zoo = f"left out: {describe_share(marked_shares[method])}"

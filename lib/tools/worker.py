@@ -87,7 +87,7 @@ class Worker:
         os.kill(self.pid, signal.SIGKILL)
 
     def close(self) -> None:
-        """Ends the worker process, by force where it still runs."""
+        """Stops the watchdog and the worker process; does nothing in a process that was forked from this one."""
         if self.host_pid == os.getpid():
             self._watchdog.stop()
             self._pool.close()
@@ -141,6 +141,7 @@ class _Pool:
             return session.worker_pid
 
     def close(self) -> None:
+        """Ends the worker process, by force where it still runs."""
         self.monty.__exit__(None, None, None)
         # A session that an interrupt cut off still holds the process.
         with contextlib.suppress(ChildProcessError):  # there is none any more, as it should be

@@ -142,6 +142,7 @@ class _Client(NotebookClient):
     _limits = CellOutputLimits()  # of the cell that runs
 
     def create_kernel_manager(self) -> AsyncKernelManager:
+        """Creates the manager of the kernel, which is this Python, with its sockets in the run's scratch folder."""
         # sockets in our own scratch folder: no ports to collide, nothing left in the user's runtime folder
         scratch = self.session.scratch
         self.km = AsyncKernelManager(

@@ -188,6 +188,12 @@ def make_outage_table(offers: Mapping[str, Offer]) -> pd.DataFrame:
     ):
 
         def call_tool(name: str, argument: str) -> str:
+            """Calls a tool in the example episode, and records its reply, cost and time in `rows`.
+
+            Args:
+                name: Of the tool.
+                argument: Its only argument.
+            """
             before = episode.seconds
             call = call_protocol.Call(name, argument)
             (reply,) = environment.answer_calls([(episode, call, 0)])

@@ -327,6 +327,11 @@ def _run_updates(
     latest_rollouts = pd.DataFrame()
 
     def collect_episodes(step: int) -> UpdateData:
+        """Rolls out the episodes of an update.
+
+        Args:
+            step: Number of the update.
+        """
         nonlocal is_learning, latest_rollouts
         is_learning = False
         activity = f"update {step + 1}/{num_updates}"
