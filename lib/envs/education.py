@@ -261,15 +261,15 @@ class Education(gym.Env):
         self.t = 0
         self.mastery_steps = self.rules.initial_steps
         self.talent = int(draw_talents(self._key, self.rules.spread))
-        self.run = 0  # consecutive right answers that count for NCC
+        self.run = 0  # length of the run of right answers that count for NCC
         # Levels of the right answers in the last set that had any.
         self.last_right_sum = 0
         self.last_right_count = 0
-        # By level: answers, right answers, different questions asked, ids that may be asked (first to last), ids
-        # failed and still open.
-        self.asked = [0] * LEVELS
-        self.right_count = [0] * LEVELS
-        self.num_met = [0] * LEVELS
+        # By level.
+        self.asked = [0] * LEVELS  # answers
+        self.right_count = [0] * LEVELS  # right answers
+        self.num_met = [0] * LEVELS  # different questions that were asked
+        # Ids of questions by level: those that may be asked, first to last, and those failed and still open.
         self.queue = [self._shuffle_questions(level) for level in range(LEVELS)]
         self.pending: list[list[int]] = [[] for _ in range(LEVELS)]
 
