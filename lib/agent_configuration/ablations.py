@@ -44,9 +44,11 @@ def select_recorded_tests(rows: pd.DataFrame, params: Params) -> pd.DataFrame:
     Returns:
         Rows with encoder and unit (the question), as of `tests`.
     """
-    tests_of_own_kind = rows[(rows["split"] == results.TEST) & (rows["style"] == results.OWN)]
-    unit = tests_of_own_kind["group"].astype(str) + "/" + tests_of_own_kind["item"].astype(str)
-    return tests_of_own_kind.assign(encoder=params.configuration.encoder, unit=unit)
+    is_test = rows["split"] == results.TEST
+    is_own_kind = rows["style"] == results.OWN
+    tests = rows[is_test & is_own_kind]
+    unit = tests["group"].astype(str) + "/" + tests["item"].astype(str)
+    return tests.assign(encoder=params.configuration.encoder, unit=unit)
 
 
 def test_encoders(params: Params, **folders) -> pd.DataFrame:

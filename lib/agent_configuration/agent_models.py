@@ -80,8 +80,24 @@ class LabAgentModel:
         self.price_in = self.price_out = model.price_per_token
         self.seconds_per_token = 1 / model.served.card["tokens_per_second"]
 
-    async def take_turn(self, messages, tools, max_tokens, key) -> Reply:
-        """The next turn, see `AgentModel`."""
+    async def take_turn(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Mapping[str, Tool],
+        max_tokens: int,
+        key: int,
+    ) -> Reply:
+        """Let the model write the next turn of a conversation.
+
+        Args:
+            messages: The conversation so far.
+            tools: Tools on offer, by name.
+            max_tokens: Largest number of tokens of the turn.
+            key: Seeds the random numbers, together with the tokens.
+
+        Returns:
+            The turn.
+        """
         token_ids = chat_template.encode_conversation(messages, tuple(tools))
         seed = derive_request_seed(token_ids, key)
         reply = await self.model.continue_tokens(

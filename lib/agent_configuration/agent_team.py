@@ -365,7 +365,7 @@ class Team:
             role: What the agent is asked to do.
             agent: Number of the agent.
             hint: Word for a way of dividing the work; "" for none.
-            question: The question, whose rules of answering may be told.
+            question: The question, whose rules of answering may be stated.
 
         Returns:
             The message.

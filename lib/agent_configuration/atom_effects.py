@@ -54,7 +54,7 @@ def measure_atom_effects(bench: ConfigurationWorkbench) -> pd.DataFrame:
 
 
 def _configure(atom: Atom | None) -> Configuration:
-    """Make the reference configuration, with one agent told one atom."""
+    """Make the reference configuration, with one atom (prompt instruction) for one agent."""
     atoms_by_agent = []
     for role in AGENTS:
         has_atom = atom is not None and atom.role == role
@@ -63,7 +63,7 @@ def _configure(atom: Atom | None) -> Configuration:
 
 
 def _fits(atom: Atom, item: Item, bench: ConfigurationWorkbench) -> bool:
-    """Whether an atom may be told for a question of this kind."""
+    """Check whether an atom (prompt instruction) may be used for a question of this kind."""
     return atom in bench.select_atoms(kind_of(item))
 
 

@@ -85,7 +85,7 @@ def _read_atom(path: str | Path, family: str, role: str, key: str, entry: object
     Args:
         path: The file, for messages.
         family: First part of its name.
-        role: Agent that may be told it, the second part.
+        role: Agent that may get it, the second part.
         key: The last part of its name.
         entry: Its fields.
 
@@ -117,12 +117,12 @@ def _check_mapping(path: str | Path, location: str, value: object) -> None:
 
 
 def find_roles(atoms: Sequence[Atom]) -> np.ndarray:
-    """Find which agent may be told which prompt instruction (atom), (3, atoms) bool."""
+    """Find which agent may get which prompt instruction (atom), (3, atoms) bool."""
     return np.array([[atom.role == role for atom in atoms] for role in AGENTS])
 
 
 def select_atoms(atoms: Sequence[Atom], backend: str, kind: str = "") -> list[Atom]:
-    """Select the atoms that agents can be told.
+    """Select the prompt instructions (atoms) that agents can get.
 
     Args:
         atoms: The library.

@@ -20,44 +20,46 @@ BEST_CONSTANT = "best constant"
 MOST_ACCURATE = "most accurate constant"  # whatever it costs
 
 
-def find_best_number(tried: pd.DataFrame, column: str = "reward", split: str = "train") -> int:
+def find_best_number(outcomes: pd.DataFrame, column: str = "reward", split: str = "train") -> int:
     """Find the configuration with the highest mean.
 
     Args:
-        tried: Rows with split and number (of the configuration).
+        outcomes: Rows with split and number (of the configuration).
         column: Name of the column whose mean is compared.
         split: The questions that are averaged over.
 
     Returns:
         Its number.
     """
-    rows = tried[(tried["split"] == split) & tried[column].notna()]
+    rows = outcomes[(outcomes["split"] == split) & outcomes[column].notna()]
     return int(rows.groupby("number")[column].mean().idxmax())
 
 
-def select_constant(tried: pd.DataFrame, set_name: str = "", split: str = "test") -> pd.DataFrame:
+def select_constant(
+    outcomes: pd.DataFrame, set_name: str = "", split: str = "test"
+) -> pd.DataFrame:
     """Select the best configuration for all questions, by mean reward on training questions.
 
     Args:
-        tried: Rows with split, set, number and reward.
+        outcomes: Rows with split, set, number and reward.
         set_name: Only configurations of this set; "" for all.
         split: The questions whose rows are returned.
 
     Returns:
         Its rows.
     """
-    candidates = tried[tried["set"] == set_name] if set_name else tried
+    candidates = outcomes[outcomes["set"] == set_name] if set_name else outcomes
     best = find_best_number(candidates)
     return candidates[(candidates["split"] == split) & (candidates["number"] == best)]
 
 
 def select_constant_per_kind(
-    tried: pd.DataFrame, set_name: str = "", split: str = "test"
+    outcomes: pd.DataFrame, set_name: str = "", split: str = "test"
 ) -> pd.DataFrame:
     """Select the best configuration for each kind of question, which a policy that is trained for one kind has to beat.
 
     Args:
-        tried: Rows with group (the kind), split, set, number and reward.
+        outcomes: Rows with group (the kind), split, set, number and reward.
         set_name: Only configurations of this set; "" for all.
         split: The questions whose rows are returned.
 
@@ -66,25 +68,25 @@ def select_constant_per_kind(
     """
     tables = [
         select_constant(of_kind, set_name, split)
-        for _, of_kind in tried.groupby("group", sort=False)
+        for _, of_kind in outcomes.groupby("group", sort=False)
     ]
     return pd.concat(tables, ignore_index=True)
 
 
-def select_constants(tried: pd.DataFrame) -> dict[str, pd.DataFrame]:
+def select_constants(outcomes: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Select the test rows of the configurations that the searches come to, by method.
 
     Args:
-        tried: The table of `AgentConfigurationResults`.
+        outcomes: The table of `AgentConfigurationResults`.
 
     Returns:
         base, grid, greedy and by_kind have a configuration for each kind of question (base the same for all),
         best_constant has one.
     """
-    declared = tried[tried["set"].isin([GRID, SAMPLED, GREEDY])]
-    is_base = (tried["digest"] == BASE.digest) & (tried["set"] == SAMPLED)
+    declared = outcomes[outcomes["set"].isin([GRID, SAMPLED, GREEDY])]
+    is_base = (outcomes["digest"] == BASE.digest) & (outcomes["set"] == SAMPLED)
     return {
-        "base": tried[is_base & (tried["split"] == "test")],
+        "base": outcomes[is_base & (outcomes["split"] == "test")],
         "grid": select_constant_per_kind(declared, GRID),
         "greedy": select_constant_per_kind(declared, GREEDY),
         "best_constant": select_constant(declared),
@@ -117,7 +119,7 @@ def oracle_dominates(oracle: pd.DataFrame, rows: pd.DataFrame) -> bool:
     return bool((rows["reward"] <= limits).all())
 
 
-def make_gate_rows(tried: pd.DataFrame) -> pd.DataFrame:
+def make_gate_rows(outcomes: pd.DataFrame) -> pd.DataFrame:
     """Make rows for what choosing a configuration for each question gains on dev questions, from which nothing learns.
 
     The choice is made on one sample and scored on the other, both ways round, so that luck gains nothing. Of the
@@ -126,17 +128,17 @@ def make_gate_rows(tried: pd.DataFrame) -> pd.DataFrame:
     luck, so the highest reward on a single sample would be a bad guide.
 
     Args:
-        tried: Rows with the splits train, dev and dev_again.
+        outcomes: Rows with the splits train, dev and dev_again.
 
     Returns:
         Rows with method (BEST_PER_QUESTION, BEST_PER_KIND, BEST_CONSTANT, MOST_ACCURATE), sample, and the columns of
-        `tried`.
+        `outcomes`.
     """
-    first_sample = tried[tried["split"] == "dev"]
-    second_sample = tried[tried["split"] == "dev_again"]
-    best = find_best_number(tried)
-    most_accurate = find_best_number(tried, "correct")
-    train = tried[tried["split"] == "train"]
+    first_sample = outcomes[outcomes["split"] == "dev"]
+    second_sample = outcomes[outcomes["split"] == "dev_again"]
+    best = find_best_number(outcomes)
+    most_accurate = find_best_number(outcomes, "correct")
+    train = outcomes[outcomes["split"] == "train"]
     # Mean reward on training questions, (kinds, configurations)
     mean_rewards = train.pivot_table(index="group", columns="number", values="reward")
     best_by_kind = mean_rewards.idxmax(axis=1)

@@ -67,7 +67,7 @@ def _explain_structure(policy: MultiDiscretePolicy, state: torch.Tensor) -> list
 
 
 def _explain_prompts(policy: ConfigurationPolicy, state: torch.Tensor) -> list[Reason]:
-    """Explain which instructions (atoms) each agent is told, one decision after the other up to STOP.
+    """Explain which instructions (atoms) each agent gets, one decision after the other up to STOP.
 
     Args:
         policy: Policies of structure and prompts.

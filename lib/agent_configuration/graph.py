@@ -81,7 +81,7 @@ class _RecordingModel:
         self.marks_shown: list[set[int]] = []
 
     async def take_turn(
-        self, messages, tools: Mapping[str, Tool], max_tokens: int, key: int
+        self, messages: Sequence[Mapping], tools: Mapping[str, Tool], max_tokens: int, key: int
     ) -> Reply:
         """Record which marks the messages have, and answer by the role in the system message, with a mark of its own.
 

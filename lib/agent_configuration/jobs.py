@@ -150,7 +150,8 @@ def make_constants_job(params: Params, models: Path, jobs: Sequence[sweep.Job]) 
     """
     decided_by = make_settings(params, models, CONSTANTS, COMMON_FIELDS)
     searches = [job for job in jobs if job.settings["job"] in (DECLARED_SET, GREEDY_SEARCH)]
-    return sweep.Job("constants", decided_by | {"inputs": {job.label: job.key for job in searches}})
+    inputs = {job.label: job.key for job in searches}
+    return sweep.Job("constants", decided_by | {"inputs": inputs})
 
 
 def select_trainings(jobs: Sequence[sweep.Job]) -> list[sweep.Job]:

@@ -315,7 +315,7 @@ def make_bandit_policy(
 
     Args:
         num_inputs: Length of a state.
-        roles: (3, atoms) bool, which agent may be told which prompt instruction (atom).
+        roles: (3, atoms) bool, which agent may get which prompt instruction (atom).
         hidden: Width of the layers.
         tools: The tools that agents may be given.
 
@@ -335,7 +335,7 @@ def make_autoregressive_policy(
 
     Args:
         num_inputs: Length of a state.
-        roles: (3, atoms) bool, which agent may be told which prompt instruction (atom).
+        roles: (3, atoms) bool, which agent may get which prompt instruction (atom).
         hidden: Width of the layers.
         tools: The tools that agents may be given.
 
@@ -352,7 +352,7 @@ def _make_flat_policy(
 
     Args:
         num_inputs: Length of a state.
-        roles: (3, atoms) bool, which agent may be told which atom.
+        roles: (3, atoms) bool, which agent may get which atom.
         hidden: Width of the network.
         tools: The tools that agents may be given.
         chained: Whether each choice reads the ones before it.
@@ -381,11 +381,11 @@ def make_flat_masks(
     """Make the masks of a flat policy: those of a structure, and for atoms those of the two policies of ARC.
 
     Args:
-        roles: (3, atoms) bool, which agent may be told which prompt instruction (atom).
+        roles: (3, atoms) bool, which agent may get which prompt instruction (atom).
         tools: The tools that agents may be given.
 
     Returns:
-        (workflows, size) bool of each dimension. An agent that the workflow lacks is told nothing.
+        (workflows, size) bool of each dimension. An agent that the workflow lacks gets none.
     """
     masks = list(action_space.make_masks(tools).values())
     for agent in range(NUM_AGENTS):
@@ -476,7 +476,7 @@ class PromptPolicy(nn.Module):
     """pi_prompt of ARC: given question and structure, atoms for one agent after the other.
 
     Attributes:
-        roles: (3, atoms) bool, which agent may be told which prompt instruction (atom).
+        roles: (3, atoms) bool, which agent may get which prompt instruction (atom).
         num_inputs: Length of the state of a decision, see `make_states`.
     """
 
@@ -485,7 +485,7 @@ class PromptPolicy(nn.Module):
 
         Args:
             num_inputs: Length of the state of a question.
-            roles: (3, atoms) bool, which agent may be told which prompt instruction (atom).
+            roles: (3, atoms) bool, which agent may get which prompt instruction (atom).
             hidden: Width of the layers.
         """
         super().__init__()
@@ -627,7 +627,7 @@ class PromptPolicy(nn.Module):
             question_states: (n, inputs) of the questions.
             structures: (n, 6), or more columns, which are not read.
             agent: Number of the agent.
-            has_atom: (n, atoms) bool, the prompt instructions (atoms) that the agent was told already.
+            has_atom: (n, atoms) bool, the prompt instructions (atoms) that are in the agent's prompt already.
 
         Returns:
             (n, self.num_inputs).
@@ -641,11 +641,11 @@ class PromptPolicy(nn.Module):
         return torch.cat(columns, 1)
 
     def find_allowed_choices(self, agent: int, has_atom: torch.Tensor) -> torch.Tensor:
-        """Find what an agent may be told next: atoms of its role that it was not told yet, and STOP.
+        """Find what an agent may get next: atoms (prompt instructions) of its role that it does not have yet, or STOP.
 
         Args:
             agent: Number of the agent.
-            has_atom: (n, atoms) bool, the prompt instructions (atoms) that it was told already.
+            has_atom: (n, atoms) bool, the prompt instructions (atoms) that it has already.
 
         Returns:
             (n, atoms + 1) bool.

@@ -107,7 +107,7 @@ class PromptedSystem:
     weights: Weights
 
     def configure(self, candidate: Mapping[str, str]) -> Configuration:
-        """Make the configuration whose agents are told the texts of a candidate; the system learns the texts.
+        """Make the configuration whose agents get the texts of a candidate; the system learns the texts.
 
         Args:
             candidate: The instructions of each agent, by role.

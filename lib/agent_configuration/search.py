@@ -61,7 +61,7 @@ def sample_configurations(
 
     Args:
         n: Number of configurations, all different.
-        atoms: Names of the prompt instructions (atoms) that each agent may be told.
+        atoms: Names of the prompt instructions (atoms) that each agent may get.
         seed: Seed of the random numbers.
 
     Returns:
@@ -106,7 +106,7 @@ def list_structure_neighbours(configuration: Configuration, dimension: str) -> l
         dimension: One of `action_space.DIMENSIONS`.
 
     Returns:
-        Valid configurations. An agent that the new workflow lacks is told nothing.
+        Valid configurations. An agent that the new workflow lacks gets none.
     """
     index = list(action_space.DIMENSIONS).index(dimension)
     structure = configuration.structure
@@ -145,7 +145,7 @@ def list_prompt_neighbours(
     Args:
         configuration: Where to start from.
         agent: Which of the three; where the workflow has no such agent there are none.
-        atoms: Names of the prompt instructions (atoms) that it may be told.
+        atoms: Names of the prompt instructions (atoms) that it may get.
 
     Returns:
         The configurations.
@@ -174,7 +174,7 @@ def search_greedily(
         score: Mean reward of each of several configurations.
         start: Where to start from.
         rounds: How often to go through all dimensions.
-        atoms: Names of the atoms that each agent may be told, tried after the structure of a round.
+        atoms: Names of the atoms that each agent may get, tried after the structure of a round.
 
     Returns:
         The configuration at the end, and for each step (configurations tried so far, best reward so far).

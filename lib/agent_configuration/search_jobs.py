@@ -281,10 +281,10 @@ def check_constants(bench: ConfigurationWorkbench, run: JobRun) -> None:
         run: The job, which reads the tables of the searches and gets the table tests.
     """
     folders = [run.input_folder(label) for label in run.settings["inputs"]]
-    tried = pd.concat([artifacts.read_parquet(folder / "tried.parquet") for folder in folders])
+    outcomes = pd.concat([artifacts.read_parquet(folder / "tried.parquet") for folder in folders])
     items = bench.draw_items("test", bench.settings.test_items)
     tables = []
-    for method, rows in baselines.select_constants(tried).items():
+    for method, rows in baselines.select_constants(outcomes).items():
         questions = zip(rows["key"], rows["prompt"], strict=True)
         configuration_of_question = dict(zip(questions, read_configurations(rows), strict=True))
         configurations = [configuration_of_question[item.id, item.prompt] for item in items]

@@ -79,7 +79,7 @@ def _list_tool_subsets() -> np.ndarray:
 
 AGENT_IS_PRESENT = _list_present_agents()
 SUBSET_HAS_TOOL = _list_tool_subsets()
-# Which agent may be told which atom, (3, NUM_ATOMS) bool: the first A atoms are the first agent's, and so on.
+# Which agent may get which atom, (3, NUM_ATOMS) bool: the first A atoms are the first agent's, and so on.
 AGENT_MAY_HAVE_ATOM = np.kron(np.eye(len(AGENTS), dtype=bool), np.ones((1, ATOMS_PER_AGENT), bool))
 
 
@@ -237,7 +237,7 @@ class ConfigurationWorlds:
             world: (n,) number of each episode's world, or one number for all.
             kind: (n,) number of each question's kind, or one number for all.
             table: The n structures.
-            has_atom: (n, 3, atoms) bool, the prompt instructions (atoms) that each agent is told.
+            has_atom: (n, 3, atoms) bool, the prompt instructions (atoms) in each agent's prompt.
 
         Returns:
             (n,) probabilities.
@@ -439,7 +439,7 @@ def _find_best_constant(
         best_rewards: (kinds, structures) expected reward of each structure with the best atoms for each kind.
 
     Returns:
-        The structure (6,), and which agent is told which atom, (3, atoms) bool.
+        The structure (6,), and which agent gets which atom, (3, atoms) bool.
     """
     all_structures = _make_table_of_all_structures(tuple(worlds.settings.tiers))
     atom_sets = np.array(

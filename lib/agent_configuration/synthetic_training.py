@@ -80,7 +80,7 @@ class SyntheticDecisions:
 
     Attributes:
         structures: (n, 6) valid structures.
-        has_atom: (n, 3, atoms) bool, the prompt instructions (atoms) that each agent is told.
+        has_atom: (n, 3, atoms) bool, the prompt instructions (atoms) in each agent's prompt.
         batch: The same decisions to learn from, before their rewards are known.
     """
 
@@ -148,7 +148,7 @@ def repair_structures(structures: np.ndarray) -> np.ndarray:
 
 
 def read_prompt_atoms(steps: PromptSteps, num_episodes: int) -> np.ndarray:
-    """Read which atoms the agents of each episode are told.
+    """Read which atoms (prompt instructions) the agents of each episode get.
 
     Args:
         steps: The prompt decisions of the episodes.
@@ -166,7 +166,7 @@ def read_prompt_atoms(steps: PromptSteps, num_episodes: int) -> np.ndarray:
 
 
 def read_flat_atoms(choices: np.ndarray) -> np.ndarray:
-    """Read which atoms the agents are told from the last dimensions of flat actions.
+    """Read which atoms (prompt instructions) the agents get from the last dimensions of flat actions.
 
     Args:
         choices: (n, 3 * MAX_ATOMS), MAX_ATOMS of each agent: 0 is no atom, c is atom c - 1.

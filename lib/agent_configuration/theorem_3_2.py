@@ -122,18 +122,18 @@ def _sample_correctness(
     return np.where(is_random, sampled, probability >= 0.5)
 
 
-def estimate_outcomes(tried: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+def estimate_outcomes(outcomes: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     """Estimate the outcomes of configurations that were tried on test questions.
 
     Args:
-        tried: The table of `experiment.AgentConfigurationResults`, two tries of each.
+        outcomes: The table of `experiment.AgentConfigurationResults`, two tries of each.
 
     Returns:
         (questions, configurations) mean reward without the task's term, and (questions, configurations) probability of
         a correct answer. With so few tries, the probability counts the configuration's mean on that kind of question
         as one try more.
     """
-    rows = tried[tried["split"].isin(("test", "again"))]
+    rows = outcomes[outcomes["split"].isin(("test", "again"))]
     mean_of_kind = rows.groupby(["group", "number"])["correct"].transform("mean")
     rows = rows.assign(
         rest=rows["reward"] - TASK_REWARD * rows["correct"], near=mean_of_kind, tries=1.0
@@ -151,7 +151,7 @@ def estimate_outcomes(tried: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     return costs, probability
 
 
-def checks(tried: pd.DataFrame, share: float, num_episodes: int) -> pd.DataFrame:
+def checks(outcomes: pd.DataFrame, share: float, num_episodes: int) -> pd.DataFrame:
     """Check theorem 3.2 at several noises, on NUM_BUFFERS random buffers each.
 
     The theorem: a policy that imitates the elite of a buffer, its episodes with a reward of at least the threshold tau,
@@ -159,7 +159,7 @@ def checks(tried: pd.DataFrame, share: float, num_episodes: int) -> pd.DataFrame
     episode can be in the elite by luck.
 
     Args:
-        tried: The table of `experiment.AgentConfigurationResults`.
+        outcomes: The table of `experiment.AgentConfigurationResults`.
         share: Fraction of a buffer's episodes that are above tau.
         num_episodes: Episodes of a buffer.
 
@@ -168,7 +168,7 @@ def checks(tried: pd.DataFrame, share: float, num_episodes: int) -> pd.DataFrame
         the buffer), item (0, for the results table), margin (the mean reward of fresh episodes minus tau), and the
         fields of `Checked`.
     """
-    costs, probability = estimate_outcomes(tried)
+    costs, probability = estimate_outcomes(outcomes)
     rows = []
     for noise in NOISES:
         for seed in range(NUM_BUFFERS):

@@ -233,7 +233,7 @@ def choose_atoms(inputs: ConfigurationInputs, agents: UserAgents) -> list[Atom]:
         agents: Have the model that writes.
 
     Returns:
-        The instructions that the agents can be told.
+        The instructions that the agents can get.
     """
     path = inputs.folder / ATOMS
     if not path.exists():
@@ -251,7 +251,7 @@ def describe_space(inputs: ConfigurationInputs, atoms: Sequence[Atom]) -> str:
 
     Args:
         inputs: Tools and budgets.
-        atoms: The instructions that agents may be told.
+        atoms: The instructions that agents may get.
 
     Returns:
         The sentence.
@@ -277,7 +277,7 @@ def make_training(
     Args:
         inputs: What the run is given.
         agents: Models and tools.
-        atoms: The instructions that the agents can be told.
+        atoms: The instructions that the agents can get.
         progress: The line on the terminal.
 
     Returns:

@@ -34,6 +34,7 @@ from lib.experiment import seeds
 from lib.tasks import Item
 
 VERSION = 2  # of trained and refined policies
+_MOST_UPDATES = 10**6  # of one training: updates of two seeds share no random numbers
 
 
 @dataclass
@@ -340,7 +341,7 @@ class ConfigurationTraining:
             The batch before it was played. Of GRPO it has each question `plan.group` times, one after the other.
         """
         # Questions, and the number of the random draw that each is answered with
-        stream = self.seed * 10**6 + self.step
+        stream = self.seed * _MOST_UPDATES + self.step
         rng = seeds.rng("configuration", "questions", seed=stream)
         num_questions = self.plan.batch // self.plan.group
         item_indices = np.repeat(rng.integers(len(self.items), size=num_questions), self.plan.group)

@@ -117,7 +117,7 @@ def make_tools(
 def select_user_atoms(
     atoms: Sequence[Atom], backend: str, tools: Sequence[str], families: Sequence[str] = (BASE,)
 ) -> list[Atom]:
-    """Select the atoms that agents can be told.
+    """Select the prompt instructions (atoms) that agents can get.
 
     Args:
         atoms: The library.

@@ -60,7 +60,7 @@ def declare_candidates(
 
     Args:
         num_candidates: Number of configurations at the most, all different.
-        atoms: The prompt instructions (atoms) that agents can be told.
+        atoms: The prompt instructions (atoms) that agents can get.
         tools: The tools that agents may be given.
         seed: Seed of the random numbers.
 
@@ -93,7 +93,7 @@ class UserTraining:
         inputs: What the run is given.
         system: The agents.
         episodes: Plays what is no training, and keeps it.
-        atoms: The prompt instructions (atoms) that agents can be told.
+        atoms: The prompt instructions (atoms) that agents can get.
         encode: The encoder of questions.
         progress: The line on the terminal.
         trainings: By variant and group.

@@ -169,7 +169,7 @@ class ConfigurationWorkbench:
         return encoders.make_states([item.prompt for item in items], self.encode)
 
     def list_atom_names(self, kind: str = "") -> list[list[str]]:
-        """List the names of the prompt instructions (atoms) that each agent may be told.
+        """List the names of the prompt instructions (atoms) that each agent may get.
 
         Args:
             kind: The kind of question; "" for the atoms that fit every kind.

@@ -143,7 +143,8 @@ def write_prompts(out: Path) -> None:
         return
     out.mkdir(parents=True, exist_ok=True)
     items = list(tasks.load(TASK))
-    examples, remaining = items[:NUM_EXAMPLES], items[NUM_EXAMPLES:]
+    examples = items[:NUM_EXAMPLES]
+    remaining = items[NUM_EXAMPLES:]
     needed = sum(NUM_PROMPTS.values())
     if len(remaining) < needed:
         raise ValueError(f"{TASK} has {len(remaining)} different questions; {needed} are needed")

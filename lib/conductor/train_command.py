@@ -37,7 +37,7 @@ from pathlib import Path
 import pandas as pd
 import torch
 from datasets import Dataset
-from transformers import AutoConfig
+from transformers import AutoConfig, PreTrainedTokenizerBase
 
 from lib import config
 from lib.conductor import data
@@ -327,7 +327,7 @@ def plan_training_memory(
     settings: ConductorSettings,
     params: Params,
     dataset: Dataset,
-    tokenizer,
+    tokenizer: PreTrainedTokenizerBase,
     num_processes: int,
 ) -> MemoryPlan:
     """Plan the memory that the training takes in each process, by the longest prompt and the longest reply.
@@ -398,7 +398,7 @@ def _calibrate_where_needed(
     options: argparse.Namespace,
     settings: ConductorSettings,
     dataset: Dataset,
-    tokenizer,
+    tokenizer: PreTrainedTokenizerBase,
     num_processes: int,
 ) -> None:
     """Measure the scale of the reward model's scores where it is not known, or where --calibrate asks for it.
@@ -470,7 +470,7 @@ def _check_processes(
         raise ParamsError("head.joint learns in one process only; --set head.joint=false")
 
 
-def _load_prompts(options: argparse.Namespace, tokenizer) -> Dataset:
+def _load_prompts(options: argparse.Namespace, tokenizer: PreTrainedTokenizerBase) -> Dataset:
     """Load the prompts as the model reads them; prints a note where plain text becomes chat messages.
 
     Args:
@@ -546,7 +546,9 @@ def _list_extra_rewards(
     if head.anchor == "none":
         return extra
 
-    def anchor(prompts, completions, reference, row, **_) -> list[float]:
+    def anchor(
+        prompts: list, completions: list, reference: list[str], row: list[int], **_
+    ) -> list[float]:
         """Score the replies to a random part of the prompts with the judge or the references; all others get 0.
 
         Args:

@@ -335,7 +335,14 @@ class ConductorTrainer(GRPOTrainer):
         if ANCHOR in self.reward_names:
             self._outcomes["quality"] = measured[:, self.reward_names.index(ANCHOR)]
 
-    def _log_step(self, inputs, measured, rewards, mean_weights, action) -> None:
+    def _log_step(
+        self,
+        inputs: list[dict],
+        measured: torch.Tensor,
+        rewards: torch.Tensor,
+        mean_weights: torch.Tensor,
+        action: torch.Tensor | None,
+    ) -> None:
         """Log this step's rollouts of all processes, and add mean rewards to TRL's metrics.
 
         Args:
@@ -348,7 +355,8 @@ class ConductorTrainer(GRPOTrainer):
         from accelerate.utils import gather_object
 
         end_tokens = {*self.eos_token_ids, self._tokenizer.pad_token_id}
-        prompt_ids, completion_ids = self._prompt_ids, self._completion_ids
+        prompt_ids = self._prompt_ids
+        completion_ids = self._completion_ids
         columns = {
             "step": np.full(len(measured), self.state.global_step),
             "group": gather_object([row["category"] for row in inputs]),

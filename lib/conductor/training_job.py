@@ -280,7 +280,13 @@ class TrainingJob:
         return JudgeReward(open_judge, name, self.settings.rewards.require_thought, self.seed)
 
     def _score_anchor(
-        self, judge: JudgeReward | None, prompts, completions, reference, row, **_
+        self,
+        judge: JudgeReward | None,
+        prompts: list,
+        completions: list,
+        reference: list[str],
+        row: list[int],
+        **_,
     ) -> list[float]:
         """Measure the quality that an anchored Conductor learns from; called by TRL.
 

@@ -133,9 +133,11 @@ def evaluate(
         how many questions of the set counted for mastery (counted) and were answered right (counted_correct).
     """
     env = make_batched_env(params, domain, [task] * params.zoo.episodes)
-    describe, outcome = None, None
+    describe = None
+    outcome = None
     if domain == "education":
-        describe, outcome = _describe_student, partial(_describe_set, env)
+        describe = _describe_student
+        outcome = partial(_describe_set, env)
     records = []
     for method, actors_by_seed in actors.items():
         for seed, act in enumerate(actors_by_seed):

@@ -195,7 +195,14 @@ class _CutPatches(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x: Tensor) -> Tensor:
-        """Patches (K, N, (s-1)^2, 4c) of feature maps x (K, N, s, s, c), the four corners of a patch side by side."""
+        """Cut feature maps into patches of 2 x 2 pixels.
+
+        Args:
+            x: (K, N, s, s, c) feature maps.
+
+        Returns:
+            (K, N, (s-1)^2, 4c) patches, with the four corners of a patch side by side.
+        """
         ctx.shape = x.shape
         top_left_corner = x[:, :, :-1, :-1]
         top_right_corner = x[:, :, :-1, 1:]

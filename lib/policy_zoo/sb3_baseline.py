@@ -76,8 +76,12 @@ class RecipeRewardWrapper(VecEnvWrapper):
         self.observation = self.venv.reset()
         return self.observation
 
-    def step_wait(self):
-        """Step the environments, log finished episodes, and return observations, training rewards, dones, infos."""
+    def step_wait(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[dict]]:
+        """Step the environments, and log finished episodes.
+
+        Returns:
+            Observations, training rewards (E,), dones (E,), and infos.
+        """
         previous_observation = self.observation
         self.observation, vector_rewards, dones, infos = self.venv.step_wait()
 

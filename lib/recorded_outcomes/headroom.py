@@ -301,7 +301,9 @@ def choose_with_checker(
     cost_usd = table.cost_usd.T
     rightly_passed = correct[first] * (1 - alarm)
     refused = 1 - (rightly_passed + (1 - correct[first]) * miss)
-    names = [f"{table.models[a]} > {table.models[b]}" for a, b in pairs]
+    names = []
+    for first_model, second_model in pairs:
+        names.append(f"{table.models[first_model]} > {table.models[second_model]}")
     return Choices(
         correct=rightly_passed + refused * correct[second],
         cost_usd=cost_usd[first] + refused * cost_usd[second],

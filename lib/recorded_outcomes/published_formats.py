@@ -427,10 +427,11 @@ def _read_first_request(arguments: Any) -> str:
     Returns:
         The prompt; "" where there is none.
     """
-    first = arguments
-    while isinstance(first, (Mapping, list, tuple)) and len(first):
-        first = next(iter(first.values())) if isinstance(first, Mapping) else first[0]
-    return first if isinstance(first, str) else ""
+    value = arguments
+    while isinstance(value, (Mapping, list, tuple)) and len(value):
+        # The first entry of each level.
+        value = next(iter(value.values())) if isinstance(value, Mapping) else value[0]
+    return value if isinstance(value, str) else ""
 
 
 def _find_question(document: Any) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from transformers import PreTrainedModel
 
 from lib.config import ROOT, LabModelSettings, Params
 from lib.config.budgeted_routing import LabWorldSettings
@@ -414,7 +415,11 @@ def run_training(run: JobRun) -> None:
 
 
 def _train(
-    run: JobRun, world: LabWorld, settings: LabWorldSettings, variant: LabVariant, model
+    run: JobRun,
+    world: LabWorld,
+    settings: LabWorldSettings,
+    variant: LabVariant,
+    model: PreTrainedModel,
 ) -> None:
     """Collect groups of rollouts and update the model, `settings.updates` times.
 
@@ -487,7 +492,9 @@ def summarize_update(grouped: GroupedEpisodes) -> dict[str, float]:
     }
 
 
-def _test_orchestrator(run: JobRun, world: LabWorld, settings: LabWorldSettings, model) -> None:
+def _test_orchestrator(
+    run: JobRun, world: LabWorld, settings: LabWorldSettings, model: PreTrainedModel
+) -> None:
     """Test an orchestrator on all sets of menus, and write the tables episodes, spending, held_out and prices.
 
     Args:

@@ -103,9 +103,8 @@ def fill_words_and_counts(rows: pd.DataFrame) -> pd.DataFrame:
         The rows, with the columns wild (1 where a test episode has a malformed turn) and malformed_share (of the
         episodes of an update) in addition; malformed is then a count of turns.
     """
-    filled = rows.assign(
-        wild=(rows["malformed"] > 0).astype(float).where(rows["split"].isin([TEST]))
-    )
+    is_malformed = (rows["malformed"] > 0).astype(float)
+    filled = rows.assign(wild=is_malformed.where(rows["split"] == TEST))
     is_update = rows["split"].eq(TRAIN)
     filled["malformed_share"] = rows["malformed"].where(is_update)
     filled["malformed"] = rows["malformed"].where(~is_update).fillna(0).astype(int)
@@ -142,10 +141,12 @@ def make_orchestrator_rows(results: LabWorldResults) -> pd.DataFrame:
         correct = rows["correct"].to_numpy()[:, None]
         cost = rows["cost_usd"].to_numpy()[:, None]
         seconds = rows["seconds"].to_numpy()[:, None]
-        own_cost = rows["own_cost_usd"].to_numpy()[:, None]
-        with_own = menu_baselines.compute_menu_scores(outcomes, correct, cost, seconds)
-        of_calls = menu_baselines.compute_menu_scores(outcomes, correct, cost - own_cost, seconds)
-        tables.append(rows.assign(score=with_own[:, 0], score_of_calls=of_calls[:, 0]))
+        cost_of_calls = cost - rows["own_cost_usd"].to_numpy()[:, None]
+        score = menu_baselines.compute_menu_scores(outcomes, correct, cost, seconds)
+        score_of_calls = menu_baselines.compute_menu_scores(
+            outcomes, correct, cost_of_calls, seconds
+        )
+        tables.append(rows.assign(score=score[:, 0], score_of_calls=score_of_calls[:, 0]))
     return label_methods(pd.concat(tables))
 
 

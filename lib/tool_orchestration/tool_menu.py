@@ -59,7 +59,7 @@ class PriceList(Section):
     models: dict[str, _Rate]
 
     @model_validator(mode="after")
-    def _has_all_functions(self):
+    def _has_all_functions(self) -> PriceList:
         """Check that there is a price for each function and for an office, and for nothing else."""
         expected = {*FUNCTIONS, OFFICE}
         wrong = expected ^ set(self.calls)

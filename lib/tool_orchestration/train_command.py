@@ -444,9 +444,9 @@ def write_longest_prompt(
         The prompt.
     """
     question = max(inputs.questions.train, key=lambda item: len(item.prompt))
-    # What calls cost is not measured yet; the numbers are as long as measured ones.
-    some_cost = CallCost(1.23e-4, 1.2, 0.1, True)
-    offers = make_offers(settings, dict.fromkeys(inputs.experts, some_cost), functions)
+    # What calls cost is not measured yet; a placeholder has numbers as long as measured ones.
+    placeholder = CallCost(1.23e-4, 1.2, 0.1, True)
+    offers = make_offers(settings, dict.fromkeys(inputs.experts, placeholder), functions)
 
     # Models are described at greater length than functions.
     models_last = sorted(offers.values(), key=lambda offer: offer.model)
