@@ -75,7 +75,7 @@ def tabulate_valid_choices() -> pd.DataFrame:
     Returns:
         A row for each workflow, a column for each other part, and their product in `valid structures`.
     """
-    mask = action_space.mask()
+    mask = action_space.make_masks()
     num_choices = {}
     for part in action_space.DIMENSIONS:
         if part != "workflow":
