@@ -12,6 +12,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ from pathlib import Path
 import numpy as np
 import websocket
 from PIL import Image
+
+from lib.experiment.process_group import die_with_parent
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 MAC = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
@@ -37,9 +40,9 @@ FLAGS = [
     "--remote-debugging-port=0",
 ]
 FLAGS += ["--no-first-run", "--disable-extensions", "--disable-component-update"]
-# no name resolves, so that nothing gets out, and every attempt is noted
+# no name resolves, so that nothing gets out, and every attempt is noted; servers of this machine are reached
 FLAGS += [
-    "--host-resolver-rules=MAP * ~NOTFOUND",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
     "--disable-sync",
     "--disable-background-networking",
 ]
@@ -162,6 +165,7 @@ class Browser:
                 stdout=subprocess.DEVNULL,
                 stderr=stderr,
                 start_new_session=True,
+                preexec_fn=die_with_parent if sys.platform == "linux" else None,
             )
         try:
             address = self._address(folder / "profile/DevToolsActivePort")
@@ -182,10 +186,10 @@ class Browser:
 
     def look(self, page: Path, width: int, scheme: str, height: int = 900) -> Look:
         """Open a page at a width, `light` or `dark`, and use it. A width below 600 is a phone."""
-        with self._open(page, width, scheme, height) as session:
-            content = self._value(session, "document.documentElement.scrollWidth")
-            picture = self._photograph(session)
-            headings, faint = self._value(session, HEADINGS), self._value(session, FAINT)
+        with self.open(page.resolve().as_uri(), width, scheme, height) as session:
+            content = self.evaluate(session, "document.documentElement.scrollWidth")
+            picture = self.photograph(session)
+            headings, faint = self.evaluate(session, HEADINGS), self.evaluate(session, FAINT)
             walked = self._walk(session)
             requests = self._requests(session, page.resolve().as_uri())
             complaints = self._complaints(session)
@@ -203,18 +207,18 @@ class Browser:
         Returns:
             What the page shows before the first key, and after each.
         """
-        with self._open(page, width, "light", 900) as session:
+        with self.open(page.resolve().as_uri(), width, "light", 900) as session:
             element = f"document.querySelector({json.dumps(selector)})"
-            self._value(session, f"{element}.scrollIntoView(), {element}.focus(), true")
+            self.evaluate(session, f"{element}.scrollIntoView(), {element}.focus(), true")
             moments = [self._read_moment(session)]
             for key in keys:
-                self._press(session, key)
+                self.press(session, key)
                 moments.append(self._read_moment(session))
         return moments
 
     @contextlib.contextmanager
-    def _open(self, page: Path, width: int, scheme: str, height: int) -> Iterator[str]:
-        """Opens a page in a tab of its own, which is closed in the end; gives the session that speaks to it."""
+    def open(self, address: str, width: int, scheme: str, height: int) -> Iterator[str]:
+        """Opens an address in a tab of its own, which is closed in the end; gives the session that speaks to it."""
         target = self._call("Target.createTarget", url="about:blank")["targetId"]
         session = self._call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         try:
@@ -227,22 +231,22 @@ class Browser:
             media = {"prefers-color-scheme": scheme, "prefers-reduced-motion": "reduce"}
             features = [{"name": name, "value": value} for name, value in media.items()]
             self._call("Emulation.setEmulatedMedia", session, features=features)
-            self._call("Page.navigate", session, url=page.resolve().as_uri())
+            self._call("Page.navigate", session, url=address)
             self._wait("Page.loadEventFired", session)
             yield session
         finally:
             self._call("Target.closeTarget", targetId=target)
 
-    def _photograph(self, session: str) -> np.ndarray:
+    def photograph(self, session: str) -> np.ndarray:
         """The window as it looks now, (height, width, 3) uint8."""
         screenshot = self._call("Page.captureScreenshot", session, format="png")["data"]
         image = Image.open(io.BytesIO(base64.b64decode(screenshot)))
         return np.asarray(image.convert("RGB"))
 
     def _read_moment(self, session: str) -> Moved:
-        return Moved(self._photograph(session), *self._value(session, SLIDERS))
+        return Moved(self.photograph(session), *self.evaluate(session, SLIDERS))
 
-    def _press(self, session: str, key: str) -> None:
+    def press(self, session: str, key: str) -> None:
         """Presses and releases a key; a browser asks for its old numeric code as well."""
         for kind in ("rawKeyDown", "keyUp"):
             self._call(
@@ -254,17 +258,28 @@ class Browser:
                 windowsVirtualKeyCode=KEY_CODES[key],
             )
 
+    def click(self, session: str, element: str) -> None:
+        """Clicks into the middle of an element, which a piece of JavaScript finds."""
+        x, y = self.evaluate(
+            session,
+            f"(() => {{ const b = {element}.getBoundingClientRect();"
+            " return [b.x + b.width / 2, b.y + b.height / 2]; })()",
+        )
+        for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
+            mouse = {"type": kind, "x": x, "y": y, "button": "left", "clickCount": 1}
+            self._call("Input.dispatchMouseEvent", session, **mouse)
+
     def _walk(self, session: str) -> tuple[list[str], list[str], bool]:
         """Press Tab until the page has been walked through: what was missed, what hid the focus, any disorder."""
-        names = self._value(
+        names = self.evaluate(
             session,
             f"(() => {{ {USABLE} window.usable = usable; return usable.map(describe); }})()",
         )
         reached: list[int] = []
         unseen: list[str] = []
         for _ in range(2 * len(names) + 5):  # boxes that scroll may take a stop each
-            self._press(session, "Tab")
-            index, has_outline = self._value(session, FOCUSED)
+            self.press(session, "Tab")
+            index, has_outline = self.evaluate(session, FOCUSED)
             if index in reached:
                 break
             if index >= 0:
@@ -302,12 +317,12 @@ class Browser:
         ]
         return [event["params"] for event in events]
 
-    def _value(self, session: str, expression: str):
-        """What a piece of JavaScript evaluates to in the page."""
+    def evaluate(self, session: str, expression: str):
+        """What a piece of JavaScript evaluates to in the page; None where it is undefined."""
         answer = self._call("Runtime.evaluate", session, expression=expression, returnByValue=True)
         if "exceptionDetails" in answer:
             raise RuntimeError(answer["exceptionDetails"]["exception"]["description"])
-        return answer["result"]["value"]
+        return answer["result"].get("value")
 
     def _call(self, method: str, session: str | None = None, **parameters) -> dict:
         number = next(self._ids)
