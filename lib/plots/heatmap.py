@@ -1,5 +1,7 @@
 """Matrices as colours with their numbers."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import seaborn as sns
@@ -43,7 +45,8 @@ def heatmap(
 
     # A cell is as wide as its number, or as its column's name where that is short enough to stand upright.
     longest_header = max(len(line) for name in table.columns for line in name.split("\n"))
-    longest_number = max(len(format(value, number_format)) for value in values.ravel())
+    cell_texts = [[_format_cell(value, number_format) for value in row] for row in values]
+    longest_number = max(len(text) for row in cell_texts for text in row)
     header_width = 0.1 * longest_header if longest_header <= 13 else 0
     cell_width = max(0.62, 0.09 * longest_number + 0.2, header_width)
     names_width = 0.085 * max(len(str(name)) for name in table.index)
@@ -65,8 +68,8 @@ def heatmap(
         table.astype(float).rename(index=escape_dollars, columns=escape_dollars),
         vmin=scale_min,
         vmax=scale_max,
-        annot=True,
-        fmt=number_format,
+        annot=np.array(cell_texts),
+        fmt="",
         cmap="PuOr" if is_signed else "Blues",
         cbar=False,
         ax=axes,
@@ -82,12 +85,19 @@ def heatmap(
     axes.tick_params(length=0)
 
     row_descriptions = []
-    for name, row in table.iterrows():
-        cells = [f"{column} {value:{number_format}}" for column, value in row.items()]
+    for name, row_texts in zip(table.index, cell_texts, strict=True):
+        cells = [f"{column} {text}" for column, text in zip(table.columns, row_texts, strict=True)]
         row_descriptions.append(f"{name}: " + ", ".join(cells))
     figure.alt_text = join_descriptions(title, row_descriptions)
     figure.data = table.rename(columns=lambda name: str(name).replace("\n", " "))
     return figure
+
+
+def _format_cell(value: float, number_format: str) -> str:
+    """A number as `format` writes it, and 0 without a minus where it is rounded to 0."""
+    text = format(value, number_format)
+    is_zero_as_text = not re.search("[1-9]", text)
+    return text.replace("-", "") if is_zero_as_text else text
 
 
 def _set_column_labels(axes: Axes, slanted: bool) -> None:

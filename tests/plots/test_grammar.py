@@ -246,6 +246,13 @@ def test_the_table_of_a_scatter_has_a_column_of_intervals_for_each_axis_under_it
     assert list(unlabelled.data.columns) == ["horizontal axis", "vertical axis"]
 
 
+def test_a_cell_that_is_rounded_to_zero_has_no_minus():
+    table = pd.DataFrame([[-0.001, -0.006], [0.0, 1.0]], ["a", "b"], ["x", "y"])
+    figure = plots.heatmap(table, "Own")
+    assert [text.get_text() for text in figure.axes[0].texts] == ["0.00", "-0.01", "0.00", "1.00"]
+    assert "a: x 0.00, y -0.01" in figure.alt_text
+
+
 # What is refused
 
 
