@@ -26,7 +26,7 @@ QUIZ = Quiz(
         },
     ),
     QuizQuestion(
-        "Nobody whom the budget affords can answer a question. What does the reward say about calling an expensive "
+        "No expert within the budget can answer a question. What does the reward say about calling an expensive "
         "expert there?",
         (
             "it punishes the call",
