@@ -78,10 +78,10 @@ def _describe_level(rows: Sequence[ShareWon], names_method: bool) -> str:
 
 def _describe_share(row: ShareWon) -> str:
     """A share, in parentheses where it is not clearly different from 0, against that of the simple router."""
-    share = f"{row.share.value:.2f}"
+    share = f"{row.share.value:z.2f}"
     text = f"({share})" if row.sign == 0 else share
     if row.sign_against_router is not None:
-        text += f" vs {row.router_share:.2f}"
+        text += f" vs {row.router_share:z.2f}"
     return text
 
 

@@ -600,10 +600,10 @@ def summarize_by_level(shares_won: Sequence[ShareWon]) -> dict[str, str]:
         rows = _select_open(shares_won, level)
         for word, sign in (("above", 1), ("level", 0), ("below", -1)):
             summary[f"{level}.{word}"] = [
-                f"{row.name} ({row.share.value:.2f})" for row in rows if row.sign == sign
+                f"{row.name} ({row.share.value:z.2f})" for row in rows if row.sign == sign
             ]
             summary[f"{level}.{word}_router"] = [
-                f"{row.name} ({row.share.value:.2f} against {row.router_share:.2f})"
+                f"{row.name} ({row.share.value:z.2f} against {row.router_share:z.2f})"
                 for row in rows
                 if row.sign_against_router == sign
             ]

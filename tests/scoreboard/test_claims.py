@@ -574,6 +574,7 @@ def test_the_interval_of_a_share_ends_at_the_oracle(value, ci_high):
         (0.45, 0.5, {"above": "CoRL (0.90)", "above_router": "CoRL (0.90 against 0.60)"}),
         (0.05, 0.5, {"level": "CoRL (0.10)", "below_router": "CoRL (0.10 against 0.60)"}),
         (-0.25, 0.5, {"below": "CoRL (-0.50)", "below_router": "CoRL (-0.50 against 0.60)"}),
+        (-0.001, 0.5, {"level": "CoRL (0.00)", "below_router": "CoRL (0.00 against 0.60)"}),
         (0.25, 0.0, {"not_open": "CoRL"}),
     ],
 )

@@ -190,7 +190,7 @@ def arrange_contrasts(table: pd.DataFrame) -> pd.DataFrame:
         {
             "difference": stats.intervals(table),
             "verdict": table["verdict"],
-            "smallest detectable effect": table["mde"].astype(float).round(3),
+            "minimum detectable effect": table["mde"].astype(float).round(3),
             "seeds": table["num_runs"].astype(int),
         }
     )

@@ -196,7 +196,7 @@ def tabulate_contrasts(metrics: Mapping[str, Any], labels: Mapping[str, str]) ->
         {
             "accuracy": stats.intervals(in_accuracy),
             "verdict": in_accuracy["verdict"],
-            "smallest detectable effect": in_accuracy["mde"].astype(float).round(3),
+            "minimum detectable effect": in_accuracy["mde"].astype(float).round(3),
             "reward": stats.intervals(in_reward),
         }
     )

@@ -253,7 +253,7 @@ def tabulate_contrasts(estimates: Mapping[str, pd.Series], margin: float) -> pd.
 def tabulate_estimates(
     estimates: Mapping[str, pd.Series], names: Mapping[str, str]
 ) -> pd.DataFrame:
-    """Tabulate estimates in words: value with interval, verdict, smallest detectable effect, seeds.
+    """Tabulate estimates in words: value with interval, verdict, minimum detectable effect, seeds.
 
     Args:
         estimates: By metric key.
@@ -268,7 +268,7 @@ def tabulate_estimates(
         {
             "estimate": stats.intervals(table),
             "above 0": stats.verdict(table),
-            "smallest detectable effect": table["mde"].astype(float).round(3),
+            "minimum detectable effect": table["mde"].astype(float).round(3),
             "seeds": table["num_runs"].astype(int),
         }
     ).set_axis(list(present.values()))

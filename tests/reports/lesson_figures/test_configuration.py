@@ -34,7 +34,7 @@ def make_training(split: str) -> pd.DataFrame:
 def test_contrasts_stand_in_one_table_with_verdict_and_detectable_effect():
     table = lesson_figures.tabulate_contrasts(estimates.estimate_contrasts(TESTS), LABELS)
     assert table.loc["RANDOM", "verdict"] == "holds"
-    assert table["smallest detectable effect"].min() >= 0
+    assert table["minimum detectable effect"].min() >= 0
     assert set(table.index) == set(LABELS.values()) - {"ARC"}
 
 
