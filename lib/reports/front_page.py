@@ -360,7 +360,7 @@ def _note_evidence(metrics: dict[str, Any]) -> list[str]:
         )
     compared = metrics.get("claims.compared")
     if compared:
-        notes.append(f"{compared} more are magnitudes, which are only compared with ours")
+        notes.append(f"the other {compared} are magnitudes, which are only compared with ours")
     return notes
 
 

@@ -172,6 +172,15 @@ def test_what_is_known_stands_behind_what_this_is_level_by_level_and_whether_it_
     )
 
 
+def test_the_counts_of_the_committed_scoreboard_add_up_with_the_magnitudes_that_get_no_verdict():
+    counts = json.loads((ROOT / "reports/metrics/10_scoreboard.json").read_text())
+    claims = index.count_claims(counts)
+    num_judged = sum(count for _, _, count in claims["verdicts"])
+    num_magnitudes = counts["claims.compared"]
+    assert num_judged + num_magnitudes == claims["total"]
+    assert f"the other {num_magnitudes} are magnitudes" in "; ".join(claims["notes"])
+
+
 def test_the_finding_of_the_whole_bench_stands_at_the_top(reports, add):
     assert "Found:" not in words(front_page(reports, reports))
     shares = {}
