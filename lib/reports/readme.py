@@ -13,7 +13,7 @@ from pathlib import Path
 from lib.config import ROOT
 from lib.experiment import artifacts
 from lib.scoreboard import summary_figure
-from lib.scoreboard.lesson_metrics import REPLICATION_FILE
+from lib.scoreboard.lesson_metrics import REPLICATION_FILE, list_changed_lessons
 from lib.scoreboard.metrics import METRICS_FOLDER, read_metrics
 from lib.scoreboard.summary_figure import CLOSED, OPEN, ShareWon
 
@@ -106,10 +106,14 @@ def describe_replication(folder: str | Path = METRICS_FOLDER) -> str:
         folder: Of the metrics.
     """
     metrics = artifacts.read_json(Path(folder) / REPLICATION_FILE)
+    changed_lessons = list_changed_lessons(metrics, folder)
+    later_changes = (
+        f"; {len(changed_lessons)} lessons have changed since" if changed_lessons else ""
+    )
     return (
-        f"{metrics['coverage']:.1%} of {metrics['pairs']:,} differences lay within both intervals taken together "
+        f"{metrics['coverage']:.1%} of {metrics['pairs']:,} differences lay within both intervals together "
         f"({metrics['coverage_expected']:.0%} expected); of {metrics['verdicts']} verdicts "
-        f"{metrics['contradictions']} turned round and {metrics['changed']} changed"
+        f"{metrics['contradictions']} turned round and {metrics['changed']} changed{later_changes}"
     )
 
 

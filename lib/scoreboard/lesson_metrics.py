@@ -113,6 +113,37 @@ def describe_sources(
     return " ".join(sentences)
 
 
+def hash_compared_names(metrics: Mapping[str, Any]) -> str:
+    """The hash of the names of everything in a lesson's metrics that a replication compares: estimates and verdicts."""
+    endings = ("_ci_low", "_verdict")
+    names = [key for key in metrics if key.endswith(endings) or key.startswith("claims.by_id.")]
+    return artifacts.sha256_json(sorted(names))
+
+
+def list_changed_lessons(
+    replication_metrics: Mapping[str, Any], folder: str | Path = METRICS_FOLDER
+) -> list[str]:
+    """Lists the lessons that measure something else now than when they were replicated.
+
+    Args:
+        replication_metrics: What `make replicate` wrote.
+        folder: Holds one JSON file per lesson.
+
+    Returns:
+        Names of lessons, those of a replication that kept no names included.
+    """
+    changed = []
+    for key in sorted(replication_metrics):
+        if not key.startswith("pairs."):
+            continue
+        lesson = key.removeprefix("pairs.")
+        path = Path(folder) / f"{lesson}.json"
+        names_hash = hash_compared_names(artifacts.read_json(path)) if path.exists() else None
+        if replication_metrics.get(f"names_hash.{lesson}") != names_hash:
+            changed.append(lesson)
+    return changed
+
+
 def describe_replication(folder: str | Path = METRICS_FOLDER) -> str:
     """Says what `make replicate` found; what to expect of the fractions: `lib.scoreboard.replication`.
 
@@ -126,14 +157,21 @@ def describe_replication(folder: str | Path = METRICS_FOLDER) -> str:
     metrics = artifacts.read_json(path) if path.exists() else {}
     if not metrics.get("pairs"):
         return "Not replicated yet: no second run (`make replicate`) stands beside these numbers."
-    return (
+    sentences = [
         f"Run once more with another root seed and class of processor, {metrics['lessons']} lessons at "
         f"{metrics['profile']}: {metrics['coverage']:.3f} of {metrics['pairs']:,} differences lie within both "
         f"intervals taken together ({metrics['coverage_expected']:.2f} expected), {metrics['disjoint']:.3f} of the "
         f"intervals do not meet ({metrics['disjoint_expected']:.3f}), {metrics['captured']:.3f} of the new values lie "
         f"inside the old interval ({metrics['captured_expected']:.3f}). Of {metrics['verdicts']} verdicts "
         f"{metrics['contradictions']} turned round and {metrics['changed']} changed."
-    )
+    ]
+    changed_lessons = list_changed_lessons(metrics, folder)
+    if changed_lessons:
+        numbers = ", ".join(name.split("_")[0] for name in changed_lessons)
+        sentences.append(
+            f"This is of an earlier state: what lessons {numbers} measure has changed since."
+        )
+    return " ".join(sentences)
 
 
 def format_lines(lessons: Mapping[str, Mapping[str, Metric]]) -> list[str]:

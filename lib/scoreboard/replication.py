@@ -24,6 +24,7 @@ from scipy.stats import norm
 
 from lib.config import from_yaml
 from lib.experiment import artifacts
+from lib.scoreboard import lesson_metrics
 from lib.stats.verdicts import FAILS, HOLDS, NOT_OPEN, UNDECIDED
 
 EXPECTED_COVERAGE = 0.95
@@ -134,6 +135,8 @@ def compare_runs(first: Run, second: Run) -> dict[str, Any]:
         first_keys = set(_list_sampled_keys(first.lessons[lesson]))
         second_keys = set(_list_sampled_keys(second.lessons[lesson]))
         metrics[f"unpaired.{lesson}"] = len(first_keys ^ second_keys)
+        # By this a reader sees later whether the lesson still measures the same.
+        metrics[f"names_hash.{lesson}"] = lesson_metrics.hash_compared_names(first.lessons[lesson])
 
     # Verdicts that changed, and estimates beyond the expected distance, are named.
     changed = verdicts[verdicts["first"] != verdicts["second"]]

@@ -4,9 +4,10 @@
 
 0 is the best single choice, which looks at nothing: an expert, a policy, a reward or a configuration. For recorded
 outcomes at half the money it is the best mixture of experts, because no single one costs that much. 1 is the oracle,
-which looks back; in a synthetic environment it is the computed optimum. The interval is the one of the numerator: the
-headroom is taken as known, and the interval ends at 1, because no choice is better than the oracle's. Estimates are
-those of a lesson's recorded full run where it is current, otherwise of its own run.
+which looks back; in a synthetic environment it is the computed optimum. The interval is the one of the numerator, with
+the headroom taken as known, so that it may pass 1. A share itself can pass 1 only where the oracle chooses once and the
+method several times, as CoRL does when it calls one expert after another. Estimates are those of a lesson's
+recorded full run where it is current, otherwise of its own run.
 
 A decision maker that several worlds test counts with its mean over those whose question is open. One whose question is
 not open, or that was not measured in this run, is named and not drawn.
@@ -22,14 +23,13 @@ import functools
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from lib import plots
-from lib.plots.tables import listed
 from lib.plots.theme import WIDE, Layout, label_rows, responsive
 from lib.scoreboard import expressions, verdicts
 from lib.scoreboard.metrics import Metrics, MissingMetric
@@ -341,17 +341,10 @@ def _measure_share_won(metrics: Metrics, decision_maker: DecisionMaker) -> Share
     return ShareWon(
         decision_maker,
         OPEN,
-        _end_at_oracle(_average([answer.share for answer in open_answers])),
+        _average([answer.share for answer in open_answers]),
         _average([answer.minus_router for answer in open_answers]),
         len(open_answers),
     )
-
-
-def _end_at_oracle(share: Interval) -> Interval:
-    """A share whose interval ends at 1, because no choice is better than the oracle's."""
-    if share.ci_high > 1:
-        return replace(share, ci_high=max(1.0, share.value))
-    return share
 
 
 @dataclass(frozen=True)
@@ -453,7 +446,10 @@ def plot_shares_won(shares_won: Sequence[ShareWon], *, layout: Layout = WIDE) ->
     ).ravel()
     for axes, (level, rows) in zip(panels, rows_by_level.items(), strict=True):
         _draw_panel(axes, layout.wrap_label(PANELS[level]), rows, layout)
-    panels[-1].set_xlim(_MIN_DRAWN_SHARE - 0.05, 1.15)
+    # No interval is cut off at the right.
+    drawn = [share_won for rows in rows_by_level.values() for share_won in rows]
+    highest = max(share_won.share.ci_high for share_won in drawn)
+    panels[-1].set_xlim(_MIN_DRAWN_SHARE - 0.05, max(1.15, highest + 0.05))
     panels[-1].set_xlabel(layout.wrap_label(AXIS_LABEL))
     return figure
 
@@ -468,22 +464,36 @@ def _select_open(shares_won: Sequence[ShareWon], level: str) -> list[ShareWon]:
 
 def _note_shares_won(shares_won: Sequence[ShareWon]) -> str:
     """Writes the note below the figure: what bars and squares mean, and which methods are not drawn."""
-    names = {
-        state: [
-            share_won.decision_maker.name for share_won in shares_won if share_won.state == state
-        ]
-        for state in (CLOSED, MISSING)
-    }
+    closed = [share_won for share_won in shares_won if share_won.state == CLOSED]
+    missing = [share_won for share_won in shares_won if share_won.state == MISSING]
+    beyond_oracle = [share_won for share_won in shares_won if share_won.share.ci_high > 1]
     note = (
         "Headroom: what choosing could gain. Bars: intervals of 95 %. Hollow square: a simple router with the same "
         "information (logistic regression; for KO, TO and RO, which are knowledge-, tool- and reflection-based "
         "orchestration of policies, a rule that takes what looks best; for ARC a flat bandit). Cascade: calls the "
         "cheap expert, then the expensive one if it was wrong; it learns nothing. "
-        f"Not open, so not drawn: {listed(names[CLOSED], 'nobody')}."
+        f"Not open, so not drawn: {_list_names(closed) or 'nobody'}."
     )
-    if names[MISSING]:
-        note += f" Not in this run: {listed(names[MISSING])}."
+    if beyond_oracle:
+        note += (
+            " A bar that passes 1 is the interval of the gain, with the headroom taken as known: "
+            f"{_list_names(beyond_oracle)}."
+        )
+    if missing:
+        note += f" Not in this run: {_list_names(missing)}."
     return note
+
+
+def _list_names(shares_won: Sequence[ShareWon]) -> str:
+    """Names with their level of evidence where a decision maker stands on several."""
+    all_names = [decision_maker.name for decision_maker in DECISION_MAKERS]
+    names = []
+    for share_won in shares_won:
+        name = share_won.decision_maker.name
+        if all_names.count(name) > 1:
+            name += f" ({_LEVEL_NAMES[share_won.decision_maker.evidence_level]})"
+        names.append(name)
+    return "; ".join(names)
 
 
 def _draw_panel(axes: Axes, title: str, shares_won: Sequence[ShareWon], layout: Layout) -> None:

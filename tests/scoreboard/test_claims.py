@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lib import plots
 from lib.plots import accessibility_check
 from lib.scoreboard import claim as entries
 from lib.scoreboard import (
@@ -590,6 +591,17 @@ def test_what_no_run_has_measured_is_named_and_not_drawn():
     assert figure.axes == [] and "Not in this run: CoRL." in figure._supxlabel.get_text()
 
 
+def test_a_bar_that_passes_the_oracle_is_drawn_whole_and_named():
+    shares_won = measure_share_won(0.45, 0.4)
+    assert shares_won[0].share.ci_high == pytest.approx(1.7)
+    figure = summary_figure.plot_shares_won(shares_won)
+    note = figure._supxlabel.get_text().replace("\n", " ")
+    assert "passes 1 is the interval of the gain" in note and note.endswith("known: CoRL.")
+    assert figure.axes[0].get_xlim()[1] > 1.7
+    within = summary_figure.plot_shares_won(measure_share_won(0.25, 0.1))
+    assert "passes 1" not in within._supxlabel.get_text().replace("\n", " ")
+
+
 def test_the_full_run_goes_before_the_run_of_the_lesson():
     full = estimate_of("full.above", 0.4, 0.1) | {"full.top": 0.8}
     (share_won,) = measure_share_won(0.25, 0.1, **full)
@@ -729,6 +741,17 @@ def test_of_several_tests_the_least_clear_one_counts():
 # What is shown -------------------------------------------------------------------------------------
 
 
+def test_a_ring_is_drawn_around_what_holds_with_all_tested_at_once_and_nothing_else():
+    claim_verdicts = verdicts.judge_claims(CLAIMS, LAPTOP)
+    (axes,) = figures.plot_clearness(claim_verdicts).axes
+    lines = [line for line in axes.get_lines() if line.get_marker() == "o"]
+    rings = [line.get_xydata().tolist() for line in lines if line.get_color() == "none"]
+    blue = plots.text_colour(plots.colour("holds"))
+    holding = [line.get_xydata().tolist() for line in lines if line.get_color() == blue]
+    assert len(rings) == len(multiple_testing.select_survivors(claim_verdicts)) > 0
+    assert all(place in holding for place in rings)
+
+
 def drop_intervals(keep_intervals):
     """Metrics as of a run that was too small: no interval anywhere, or nothing at all."""
     if not keep_intervals:
@@ -766,10 +789,10 @@ def test_every_run_however_small_gives_a_board_tables_and_figures(measured):
         claim_verdicts
     )
     assert summary_figure.plot_shares_won(summary_figure.measure_shares_won(measured))
-    assert (
-        figures.plot_verdict_counts(claim_verdicts).axes
-        and figures.plot_clearness(claim_verdicts).axes
-    )
+    assert figures.plot_verdict_counts(claim_verdicts).axes
+    (axes,) = figures.plot_directions_by_level(claim_verdicts).axes
+    assert len(axes.get_yticklabels()) == 3  # levels of evidence
+    assert figures.plot_clearness(claim_verdicts).axes
     assert not any(
         isinstance(v, float) and not math.isfinite(v)
         for v in counts.collect_metrics(claim_verdicts).values()

@@ -10,7 +10,7 @@ import pytest
 
 from lib.config import ROOT
 from lib.experiment import artifacts
-from lib.scoreboard import replicate_command, replication
+from lib.scoreboard import lesson_metrics, replicate_command, replication
 from lib.scoreboard.replication import ReplicationError, Run, compare_runs
 
 LESSON = "05_budgeted_routing"
@@ -143,6 +143,21 @@ def test_what_one_run_alone_names_is_counted():
         make_run(make_sampled_metrics([0.5, 0.6], 0.1)), make_run(make_sampled_metrics([0.5], 0.1))
     )
     assert comparison["pairs"] == 1 and comparison[f"unpaired.{LESSON}"] == 1
+
+
+def test_a_replication_of_what_a_lesson_measures_no_more_is_called_one_of_an_earlier_state(
+    tmp_path,
+):
+    metrics = make_sampled_metrics([0.5, 0.6], 0.1)
+    comparison = compare_runs(make_run(metrics), make_run(metrics))
+    artifacts.write_json(tmp_path / lesson_metrics.REPLICATION_FILE, comparison)
+    # Other numbers under the same names are another run of the same.
+    artifacts.write_json(tmp_path / f"{LESSON}.json", make_sampled_metrics([0.1, 0.2], 0.3))
+    assert "earlier state" not in lesson_metrics.describe_replication(tmp_path)
+
+    artifacts.write_json(tmp_path / f"{LESSON}.json", metrics | {"new_verdict": "holds"})
+    sentence = "This is of an earlier state: what lessons 05 measure has changed since."
+    assert lesson_metrics.describe_replication(tmp_path).endswith(sentence)
 
 
 @pytest.mark.parametrize(
