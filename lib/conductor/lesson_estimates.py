@@ -384,6 +384,22 @@ def estimate_observed(rows: pd.DataFrame, group_size: int) -> Estimates:
     return estimates
 
 
+def collect_training_metrics(rows: pd.DataFrame, settings: ConductorSettings) -> dict[str, Any]:
+    """Collect what training rewarded, where it led, and how long and how often the Conductor was trained.
+
+    Args:
+        rows: The results table, with training rollouts of the Conductor and of equal weights.
+        settings: Of which gate, group size and interval between updates are read.
+
+    Returns:
+        Values of `estimate_observed` and `describe_setup` by metric key.
+    """
+    is_open = has_open_category(rows, settings)
+    num_open_categories = len(list_open_categories(rows, settings)) if is_open else 0
+    observed = estimate_observed(rows, settings.grpo.generations)
+    return observed | describe_setup(rows, settings, num_open_categories)
+
+
 def collect_verdicts(contrasts: pd.DataFrame) -> dict[str, str | float]:
     """Collect the verdict and the minimum detectable effect of every contrast.
 
@@ -457,6 +473,22 @@ def collect_synthetic_metrics(rows: pd.DataFrame) -> dict[str, Any]:
     on_map = _compare_in_synthetic(map_rows, "Conductor", "Equal", MAP_COLUMNS)
     metrics["glass.map.holds"] = float(stats.verdict(on_map).eq(HOLDS).mean())
     return metrics
+
+
+def compare_with_equal(rows: pd.DataFrame, methods: Sequence[str]) -> pd.DataFrame:
+    """Estimate what methods reach in the synthetic environment above equal weights.
+
+    Args:
+        rows: Rows of the results table `conductor_synthetic` at one setting.
+        methods: Of interest.
+
+    Returns:
+        A row of `lib.stats` per method: its quality minus that of `Equal`, in pairs of the same seed and category.
+    """
+    differences = {
+        method: _compare_in_synthetic(rows, method, "Equal").iloc[0] for method in methods
+    }
+    return pd.DataFrame(differences).T.infer_objects().rename_axis("method")
 
 
 def _compare_in_synthetic(

@@ -44,6 +44,7 @@ PAPERS = {  # whose idea a lesson rebuilds; as in the README
     "02_orchestration": "KO/TO/RO",
     "02a_orchestration_details": "KO/TO/RO",
     "04_conductor": "MAESTRO",
+    "04a_conductor_details": "MAESTRO",
     "05_budgeted_routing": "CoRL",
     "05a_budgeted_routing_details": "CoRL",
     "06_tool_orchestration": "ToolOrchestra",
