@@ -311,6 +311,25 @@ def count_replies(
     return reply_shares.count_replies(all_calls)
 
 
+def describe_setup(rows: pd.DataFrame, params: Params) -> dict[str, bool | int | str]:
+    """Describes the run for the scoreboard: what answered, how long was trained, and whether the oracle is a bound.
+
+    Args:
+        rows: Rows of `make_rows`.
+        params: All settings.
+
+    Returns:
+        Values by metric key.
+    """
+    routing = params.routing
+    return {
+        "oracle.dominates": oracle_dominates(rows),
+        "backend": params.llm.describe_backend(routing.experts.values()),
+        "corl.seeds": routing.seeds,
+        "corl.updates": routing.updates["soft"],
+    }
+
+
 def oracle_dominates(rows: pd.DataFrame) -> bool:
     """Check that no single strategy and no router gets more reward than the oracle, on any test question and budget.
 

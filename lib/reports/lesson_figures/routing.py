@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from lib import plots, stats
-from lib.budgeted_routing import expert_outcomes, lesson_estimates
+from lib.budgeted_routing import budget_control, expert_outcomes, lesson_estimates
 from lib.budgeted_routing.experiment import BudgetedRoutingResults
 from lib.budgeted_routing.synthetic_environment import BUDGETS
 from lib.budgeted_routing.worlds import COMPLEMENTARY, LADDER, select_world
@@ -32,6 +32,14 @@ SHOWN_KEYS = (
     *(f"corl.{budget}.gain" for budget in BUDGET_WORDS),
     *(f"corl.{budget}.minus_logistic" for budget in BUDGET_WORDS),
     *(f"ladder.{budget}.minus_best_expert" for budget in BUDGET_WORDS),
+)
+# Metrics of the lesson that the front page shows.
+FRONT_PAGE_KEYS = (
+    "control.low.over_budget",
+    "control.accuracy_high_minus_low",
+    "corl.medium.gain",
+    "corl.medium.minus_best_constant",
+    "corl.medium.minus_logistic",
 )
 
 
@@ -422,6 +430,33 @@ def summarize_slopes(estimates: Mapping[str, pd.Series]) -> str:
         if key in estimates:
             phrases.append(f"{100 * estimates[key]['value']:.0f} cents ({world})")
     return f"Of each further dollar of budget CoRL spends {listed(phrases)}"
+
+
+def draw_spending(rows: pd.DataFrame, title: str) -> matplotlib.figure.Figure:
+    """Draws dollars spent against dollars allowed, where the prompt gives the budget as a number.
+
+    Args:
+        rows: Test rows of the methods to draw, greedy decoding.
+        title: Of the figure.
+
+    Returns:
+        A line per method, a panel per world.
+    """
+    tables = []
+    for world in MAIN_WORLDS:
+        world_rows = results_table.select(rows, world=world)
+        tables.append(budget_control.tabulate_spending(world_rows).assign(world=world))
+    return plots.line_plot(
+        pd.concat(tables, ignore_index=True),
+        "budget",
+        "spent",
+        "method",
+        title,
+        "budget, $ per million questions",
+        "spent, $ per million questions",
+        panels="world",
+        same_scale=False,
+    )
 
 
 def arrange_control(control: pd.DataFrame) -> pd.DataFrame:

@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
+import matplotlib.figure
+import numpy as np
 import pandas as pd
 
-from lib import stats
+from lib import plots, stats
 from lib.budgeted_routing import budget_control, lesson_estimates
 from lib.budgeted_routing.expert_outcomes import CONTROLLER_ALONE
 from lib.budgeted_routing.jobs import START
@@ -375,6 +377,37 @@ def trace_regret(
     return curve.assign(
         regret=curve["best"] - curve["reward"],
         episodes=curve["step"] * settings.batch,
+    )
+
+
+def draw_fixed_budgets(
+    curves: pd.DataFrame, title: str, x: str, xlabel: str, ylabel: str, rng: np.random.Generator
+) -> matplotlib.figure.Figure:
+    """Draws trainings under one budget only (the paper's Figures 4 to 7).
+
+    Args:
+        curves: A row per method, seed, point of the training and quantity: columns method, seed, the one that `x`
+            names, measured and mean.
+        title: Of the figure.
+        x: Column of the points of the training.
+        xlabel: Name of the horizontal axis.
+        ylabel: Name of the vertical axes.
+        rng: Of the bands, which are bootstrapped over seeds.
+
+    Returns:
+        A line per budget, a panel per quantity.
+    """
+    return plots.line_plot(
+        curves,
+        x,
+        "mean",
+        "method",
+        title,
+        xlabel,
+        ylabel,
+        panels="measured",
+        same_scale=False,
+        rng=rng,
     )
 
 
