@@ -19,7 +19,7 @@ class ModelSettings(Section):
     Attributes:
         backend: Who answers: a program, a lab model, a folder of Hugging Face, or a server.
         model: The server's name of the model, the lab model's name, or the folder.
-        base_url: Of a server that speaks OpenAI's API, such as https://host/v1.
+        base_url: URL of a server that speaks OpenAI's API, such as https://host/v1.
         query: Parameters of the address, such as Azure's {api-version: ...}.
         api_key_env: The environment variable that holds the key.
         price_in: US dollars per token read; of a lab model its card's, if absent.
@@ -27,7 +27,7 @@ class ModelSettings(Section):
         price_cached_in: US dollars per token read from the server's cache; price_in, if absent.
         kwh_per_token: Energy.
         temperature: Where a request says none; 0 is greedy.
-        max_tokens: Of the visible reply at the most.
+        max_tokens: Tokens of the visible reply at the most.
         reasoning_tokens: Hidden tokens that a reply may be billed beyond max_tokens; 0 for a model that keeps to
             max_tokens. The spending limit reserves them for every call under way.
         reasoning_effort: Handed on to the server.
@@ -154,7 +154,7 @@ class LLMSettings(Models):
         """Names the backend with the weakest evidence among some models, since results rest on it.
 
         Args:
-            names: Of the models that decide.
+            names: Names of the models that decide.
 
         Returns:
             The first of scripted, endpoint, hugging_face, replay and lab that one of them has.
@@ -264,7 +264,7 @@ class LabSettings(Models):
         """Checks the chain of models that a model starts from, each with the weights of the next.
 
         Args:
-            name: Of the model.
+            name: Name of the model.
             model: Its settings.
 
         Raises:

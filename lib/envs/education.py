@@ -323,7 +323,7 @@ class Education(gym.Env):
         Args:
             action: Index into ACTIONS.
             source: QUEUED (not asked yet) or PENDING (failed and still open).
-            level: Of the pool's questions, 0 to 5.
+            level: Level of the pool's questions, 0 to 5.
 
         Returns:
             Tier, distance, level, source; distances are whole numbers of mastery steps.
@@ -378,7 +378,7 @@ class Education(gym.Env):
 
         Args:
             slot: Position of the question in the set, which chooses the random number.
-            level: Of the question, 0 to 5.
+            level: Level of the question, 0 to 5.
         """
         ability = self.mastery + self.talent / 1000  # mastery does not change within a set
         difficulty = level / (LEVELS - 1)

@@ -224,7 +224,7 @@ def render_episode(
 
     Args:
         task: Which room.
-        seed: Of the layout.
+        seed: Seed of the layout.
         act: The policy, from an observation (7, 7, 3) to an action.
         tile_size: Pixels of a cell.
         arguments: Further arguments of `GridRoom`.

@@ -155,7 +155,7 @@ class GridBatch(BatchedEnv):
     Args:
         task: One task for all rows, or a sequence of B.
         num_envs: B.
-        seed: Of the first row; row i is seeded with seed + i.
+        seed: Seed of the first row; row i is seeded with seed + i.
         lava: Lava cells of the composite room.
         horizon: Steps after which an episode is truncated.
 

@@ -216,7 +216,7 @@ def _read_rows(
     Args:
         path: The file.
         columns: Names of the columns to read.
-        encoding: Of the file.
+        encoding: Encoding of the file.
 
     Returns:
         (number of the row's last line, {column: value without blanks around it}) of each row.
@@ -265,7 +265,7 @@ def _check_topic(name: str, location: str) -> None:
     """Checks that a topic is known.
 
     Args:
-        name: Of the topic.
+        name: Name of the topic.
         location: Where it stands, the beginning of the error message.
 
     Raises:

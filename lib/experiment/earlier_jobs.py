@@ -215,7 +215,7 @@ def _migrate_job(
     """Renames the columns of one job's tables, its settings, and its folder.
 
     Args:
-        folder: Of the job.
+        folder: Folder of the job.
         record: The content of its job.json.
         keys: New keys of jobs by their earlier key.
         runs: Folder of all sweeps.

@@ -103,7 +103,7 @@ class FinishedJobs:
 
     Attributes:
         jobs: In the order of the stages.
-        receipts: Of each job, {"result", "seconds"}.
+        receipts: Receipts of each job, {"result", "seconds"}.
         runs: Folder of the jobs' folders.
     """
 

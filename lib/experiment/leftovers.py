@@ -31,7 +31,7 @@ def announce(
     """Announces, inside the `with` block, what is to be removed if this process is killed.
 
     Args:
-        folder: Of the announcements; made if it is not there.
+        folder: Folder of the announcements; made if it is not there.
         pids: Processes that make names in shared memory.
         paths: Temporary folders.
 
@@ -70,7 +70,7 @@ def remove(folder: str | Path) -> list[Path]:
     """Removes what processes left that announced it and are gone.
 
     Args:
-        folder: Of the announcements.
+        folder: Folder of the announcements.
 
     Returns:
         Every path that was removed, announcements aside.

@@ -93,7 +93,7 @@ def read_tables(
     Args:
         jobs: Finished jobs.
         runs: Folder of their folders.
-        name: Of the Parquet file, without its suffix.
+        name: Name of the Parquet file, without its suffix.
         default_method: What the column method says for a job whose settings name no method.
         with_identity: Whether to add the columns method and seed from the jobs' settings.
 

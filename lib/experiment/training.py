@@ -41,7 +41,7 @@ class TrainingTables:
         """Begins the tables, or reads those of a training that was interrupted and restores its learner.
 
         Args:
-            folder: Of the job.
+            folder: Folder of the job.
             learner: Set back to the last checkpoint where there is one.
         """
         self.folder = folder
@@ -61,7 +61,7 @@ class TrainingTables:
         """Reads the saved rows of a table up to the checkpoint's step; later ones are made again.
 
         Args:
-            name: Of the table, such as "rollouts" or "learning".
+            name: Name of the table, such as "rollouts" or "learning".
         """
         path = self.folder / f"{name}.parquet"
         if not path.exists():

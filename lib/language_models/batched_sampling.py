@@ -36,7 +36,7 @@ class SampledSequence:
         temperature: 0 is greedy.
         stream: Key of the random numbers, of `lib.experiment.seeds.key`.
         ids: New tokens, the one that ended the sequence included.
-        logprobs: Of the new tokens, at temperature 1, in nats.
+        logprobs: Log-probabilities of the new tokens, at temperature 1, in nats.
         finish: "stop", "length", "dropped" where nobody waits for it any more, or "" while it goes on.
     """
 

@@ -54,7 +54,7 @@ class GeneratedToken:
     """One token of a request, for streaming.
 
     Attributes:
-        index: Of the prompt in the request.
+        index: Index of the prompt in the request.
         id: The token.
         logprob: Its log-probability at temperature 1, in nats.
         finish: "stop" or "length" where it is the sequence's last, else "".

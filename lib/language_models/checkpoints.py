@@ -46,7 +46,7 @@ def fresh(settings: LabModelSettings, seed: int) -> LlamaForCausalLM:
 
     Args:
         settings: Its size: hidden units, layers, heads, context length.
-        seed: Of the initial weights.
+        seed: Seed of the initial weights.
 
     Returns:
         The model, with a row of the embedding for each word of the lab models' vocabulary.

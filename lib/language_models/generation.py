@@ -28,8 +28,8 @@ class Prompt:
     Attributes:
         ids: Tokens to start from, at least one.
         limit: New tokens at the most, at least one.
-        temperature: Of sampling; 0 is greedy.
-        seed: Of its random numbers.
+        temperature: Temperature of sampling; 0 is greedy.
+        seed: Seed of its random numbers.
         stops: Token sequences that end it, beside the model's end-of-turn token.
     """
 
@@ -46,8 +46,8 @@ class Generation:
 
     Attributes:
         ids: New tokens, those that ended the sequence included.
-        logprobs: Of each token under the model at temperature 1, in nats.
-        entropies: Of the distribution that each token was drawn from, at temperature 1, in nats.
+        logprobs: Log-probabilities of each token under the model at temperature 1, in nats.
+        entropies: Entropies of the distribution that each token was drawn from, at temperature 1, in nats.
         hidden: (tokens, d), the states from which the tokens were drawn, of the hidden layer that was asked for; None
             without one, and until the sequence is finished.
         finish: "stop", "length", "dropped" where nobody waits for it any more, or "" while it goes on.
@@ -109,7 +109,7 @@ class _Row:
         Args:
             token: Its id.
             logprob: Its log-probability.
-            entropy: Of the distribution that it was sampled from, in nats.
+            entropy: Entropy of the distribution that it was sampled from, in nats.
             hidden_state: Hidden states at the token; None where they are not collected.
         """
         self.generation.ids.append(token)

@@ -103,7 +103,7 @@ def load_folder(
     Args:
         folder: Holds config.json, safetensors and the tokenizer's files.
         device: Where the network goes.
-        dtype: Of its weights.
+        dtype: Dtype of its weights.
 
     Returns:
         Both; the network is ready for inference.
@@ -192,7 +192,7 @@ def hash_folder(folder: Path) -> str:
     """Hash all files of a Hugging Face folder that replies depend on: weights, config, tokenizer, chat template.
 
     Args:
-        folder: Of a model.
+        folder: Folder of a model.
 
     Returns:
         SHA-256 in hexadecimal, the same wherever the folder lies.

@@ -82,7 +82,7 @@ class HuggingFaceModel(ChatModel):
         window: Tokens that prompt and reply may have together.
         end_token_ids: A reply stops at the first of them.
         card: What card.json in the folder says of the model; {} without one.
-        tokenizer: Of transformers.
+        tokenizer: Tokenizer of transformers.
         net: The network, of transformers.
     """
 
@@ -108,7 +108,7 @@ class HuggingFaceModel(ChatModel):
             device: "auto" (an accelerator if there is one), "cpu", "cuda", "cuda:1" or "mps".
             dtype: "auto" (float32 on a CPU, bfloat16 elsewhere), "float32", "bfloat16" or "float16".
             batch_size: Requests that are answered at once, at the most.
-            max_tokens: Of a reply where the request names no limit; less where the window has no room for it.
+            max_tokens: Tokens of a reply where the request names no limit; less where the window has no room for it.
             temperature: Where the request names none; 0 is greedy.
             price_in: US dollars per token of a prompt.
             price_out: US dollars per token of a reply.

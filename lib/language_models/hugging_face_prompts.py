@@ -53,7 +53,7 @@ class PromptRenderer:
     def __init__(self, tokenizer: PreTrainedTokenizerBase, name: str) -> None:
         """
         Args:
-            tokenizer: Of a chat model.
+            tokenizer: Tokenizer of a chat model.
             name: The model's, for messages.
 
         Raises:

@@ -363,7 +363,7 @@ def _fuse_layer(weights: dict[str, torch.Tensor], prefix: str, query_scale: floa
 
     Args:
         weights: Tensors by their name in the model. The query projection is scaled in place.
-        prefix: Of the layer's names, for example "model.layers.0.".
+        prefix: Prefix of the layer's names, for example "model.layers.0.".
         query_scale: 1 / sqrt(head_size), the scale of attention scores.
 
     Returns:

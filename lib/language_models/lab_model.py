@@ -181,8 +181,8 @@ class LabModel(ChatModel):
         Args:
             ids: Token ids of the conversation, up to where the assistant is to reply.
             max_tokens: Limit of the reply's tokens.
-            temperature: Of sampling; 0 is greedy.
-            seed: Of the random numbers that sampling draws.
+            temperature: Temperature of sampling; 0 is greedy.
+            seed: Seed of the random numbers that sampling draws.
             has_tools: Whether the model may call a tool, which ends the turn.
 
         Returns:
@@ -273,7 +273,7 @@ class LabModel(ChatModel):
         """Generate the reply to a prompt in the model's thread, and put it into the cache.
 
         Args:
-            key: Of the reply in the cache.
+            key: Key of the reply in the cache.
             prompt: Token ids, limit, temperature, seed and stops.
 
         Returns:
@@ -311,8 +311,8 @@ def compute_reply_key(
         fingerprint: Hash of the weights.
         ids: Token ids of the conversation.
         max_tokens: Limit of the reply's tokens.
-        temperature: Of sampling; 0 is greedy.
-        seed: Of the random numbers that sampling draws.
+        temperature: Temperature of sampling; 0 is greedy.
+        seed: Seed of the random numbers that sampling draws.
         stops: Token sequences that end the reply.
 
     Returns:

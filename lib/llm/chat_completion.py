@@ -16,9 +16,9 @@ def make_completion(
 
     Args:
         model: Which replies.
-        text: Of the reply.
-        tokens_in: Of the prompt.
-        tokens_out: Of the reply.
+        text: Text of the reply.
+        tokens_in: Tokens of the prompt.
+        tokens_out: Tokens of the reply.
         finish_reason: "stop", or "length" where the reply was cut off.
 
     Returns:

@@ -102,9 +102,9 @@ class ChatRequest:
         tool_choice: "auto", "none", "required", or {"type": "function", "function": {"name": ...}}.
         response_format: {"type": "json_object"}, or {"type": "json_schema", "json_schema": {...}}.
         temperature: 0 is greedy; None is the model's setting.
-        max_tokens: Of the visible reply at the most; None is the model's setting.
+        max_tokens: Tokens of the visible reply at the most; None is the model's setting.
         stop: Texts that end the reply; they are not part of it.
-        seed: Of the model's random numbers; samples of one prompt have seeds of their own.
+        seed: Seed of the model's random numbers; samples of one prompt have seeds of their own.
         sample: The index among equal requests that are asked several times on purpose, so that each is recorded.
         caller: Who asks, for the account of costs.
     """
@@ -131,8 +131,8 @@ class Reply:
         backend: "lab", "hugging_face", "endpoint", "recorded" or "scripted".
         tool_calls: In the model's order.
         finish_reason: "stop", "length", "tool_calls", or what else the server says.
-        tokens_in: Of the prompt.
-        tokens_out: Of the reply, reasoning included.
+        tokens_in: Tokens of the prompt.
+        tokens_out: Tokens of the reply, reasoning included.
         tokens_cached: Of the prompt's tokens, those billed at the cache's price.
         tokens_reasoning: Of the reply's tokens, those of hidden reasoning.
         cost_usd: As the server bills it, else by tokens and the model's prices; the same when replayed.
@@ -175,7 +175,7 @@ class ChatModel(ABC):
         backend: As of `Reply`.
         price_in: US dollars per token read.
         price_out: US dollars per token written.
-        max_tokens: Of a reply at the most.
+        max_tokens: Tokens of a reply at the most.
     """
 
     name: str

@@ -31,8 +31,8 @@ class PlannedCalls:
     Attributes:
         model: Its name in llm.models.
         calls: At the most.
-        tokens_in: Of all prompts together.
-        tokens_out: Of all replies together.
+        tokens_in: Tokens of all prompts together.
+        tokens_out: Tokens of all replies together.
         recorded: Calls among them whose replies are recorded, so that nothing is paid for them.
     """
 
@@ -93,7 +93,7 @@ def estimate_costs(settings: LLMSettings, planned_calls: Sequence[PlannedCalls])
 
     Args:
         settings: The models and their prices.
-        planned_calls: Of any of the models.
+        planned_calls: Calls of any of the models.
 
     Returns:
         A row per element of the plan (model, backend, calls, tokens in, tokens out, cost_usd), and one for what is
@@ -139,7 +139,7 @@ def announce_costs(settings: LLMSettings, planned_calls: Sequence[PlannedCalls])
 
     Args:
         settings: The models, their prices and the limit.
-        planned_calls: Of any of the models.
+        planned_calls: Calls of any of the models.
 
     Returns:
         One line for the terminal.

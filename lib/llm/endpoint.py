@@ -599,7 +599,7 @@ def _read_retry_after(headers: Mapping[str, str]) -> float | None:
     """Reads how long a server asks to wait before the next attempt.
 
     Args:
-        headers: Of its response; `retry-after` is a number of seconds or a date.
+        headers: Headers of its response; `retry-after` is a number of seconds or a date.
 
     Returns:
         Seconds; None where it does not say.

@@ -90,7 +90,7 @@ def require_reply(reply: Reply, purpose: str) -> None:
     """Stop work that cannot go on without this reply and could get it from a later run.
 
     Args:
-        reply: Of any model.
+        reply: Reply of any model.
         purpose: What was asked for, in a few words.
 
     Raises:
@@ -117,7 +117,7 @@ class FailureWatch:
         """Count a reply.
 
         Args:
-            reply: Of the model.
+            reply: Reply of the model.
 
         Raises:
             InfrastructureError: Where the infrastructure failed too often; the message says how and what to check.

@@ -146,7 +146,7 @@ def join_values(values: Iterable[Any]) -> str:
     """Arguments as one line, which any file and any prompt can hold.
 
     Args:
-        values: Of any type.
+        values: Values of any type.
 
     Returns:
         Them with blanks between them; half of a surrogate pair becomes a question mark.

@@ -61,9 +61,9 @@ class CallInfo:
     Attributes:
         model: Its name in the settings.
         backend: As of `Reply`.
-        pricing: Of the model.
-        prompt_bytes: Of the messages and tools that were sent.
-        max_tokens: Of the reply.
+        pricing: Pricing of the model.
+        prompt_bytes: Bytes of the messages and tools that were sent.
+        max_tokens: Tokens of the reply.
         secret: The key that a server might echo.
     """
 

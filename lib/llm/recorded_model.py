@@ -28,7 +28,7 @@ class RecordedModel(ChatModel):
         """Prepare to answer.
 
         Args:
-            name: Of the model.
+            name: Name of the model.
             replies: By the key of `describe_conversation` and the sample's index.
         """
         self.name = name
@@ -42,7 +42,7 @@ class RecordedModel(ChatModel):
         """Read the replies of one model from a table.
 
         Args:
-            name: Of the model.
+            name: Name of the model.
             table: A row per reply with `prompt` (a text, or messages) and `reply`; perhaps sample, cost_usd,
                 tokens_in, tokens_out, seconds.
 

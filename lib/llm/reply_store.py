@@ -85,7 +85,7 @@ class ReplyStore:
         """Keep a reply.
 
         Args:
-            key: Of the request.
+            key: Key of the request.
             reply: What came back.
 
         Returns:
@@ -211,7 +211,7 @@ class ReplyStore:
         """Connect to the file; a broken one that is not required is set aside, and an empty one takes its place.
 
         Args:
-            path: Of the SQLite file.
+            path: Path of the SQLite file.
 
         Returns:
             The connection; None where the file is not required and cannot be used.
@@ -297,7 +297,7 @@ class Recording:
 
         Args:
             folder: Where both files lie.
-            name: Of both files.
+            name: Name of both files.
             mode: "record" or "replay".
 
         Raises:
@@ -324,7 +324,7 @@ class Recording:
         """Keep a reply.
 
         Args:
-            key: Of the request.
+            key: Key of the request.
             request: What was asked, for readers of the file.
             response: What the server replied, and `seconds`.
             secret: The key that must not be in it, whatever the server echoes.

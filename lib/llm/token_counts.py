@@ -24,8 +24,8 @@ class Usage:
     """What a call is billed for, in tokens and perhaps in dollars.
 
     Attributes:
-        tokens_in: Of the prompt.
-        tokens_out: Of the reply, reasoning included.
+        tokens_in: Tokens of the prompt.
+        tokens_out: Tokens of the reply, reasoning included.
         tokens_cached: Of tokens_in, those from the server's cache.
         tokens_reasoning: Of tokens_out, those of hidden reasoning.
         cost_usd: As the server bills it; None where it does not say.
@@ -58,8 +58,8 @@ def read_usage(usage: Any, prompt_bytes: int, reply_bytes: int) -> Usage:
 
     Args:
         usage: The field of the reply, whatever it holds.
-        prompt_bytes: Of the messages and tools that were sent.
-        reply_bytes: Of text, reasoning and tool calls that came back.
+        prompt_bytes: Bytes of the messages and tools that were sent.
+        reply_bytes: Bytes of text, reasoning and tool calls that came back.
 
     Returns:
         The tokens and dollars of the call.
@@ -112,7 +112,7 @@ def _to_possible_count(value: Any, text_bytes: int, longest: int) -> int | None:
 
     Args:
         value: As the server sent it.
-        text_bytes: Of the text that was counted.
+        text_bytes: Bytes of the text that was counted.
         longest: Most tokens of any prompt or reply.
 
     Returns:

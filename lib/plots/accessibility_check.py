@@ -131,8 +131,8 @@ class _Reader(HTMLParser):
 
         Args:
             tag: Name of the element.
-            name: Of the attribute.
-            value: Of the attribute.
+            name: Name of the attribute.
+            value: Value of the attribute.
         """
         if name == "style":
             self._check_css(value)

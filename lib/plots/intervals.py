@@ -66,7 +66,7 @@ def forest_plot(
         beside: (description, estimates of the same groups), drawn as hollow marks on the same rows.
         line: A reference to draw, such as 0 for differences.
         smaller: Panels where less is better.
-        limits: Of every x axis.
+        limits: Limits of every x axis.
         like: {row: the name whose style it takes}, or {(row, panel): name}.
         roles: {row: role}, see `lib.plots.styles.ROLES`.
         across: Panels in a row, at most.

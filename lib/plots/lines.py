@@ -230,7 +230,7 @@ def _describe_lines(title: str, ends_by_panel: Mapping[str, pd.DataFrame], xlabe
     """Describes the lines of a figure in words, for its alternative text: where each begins and ends.
 
     Args:
-        title: Of the figure.
+        title: Title of the figure.
         ends_by_panel: First and last point of each line, by panel.
         xlabel: Label of the horizontal axis.
     """
@@ -355,8 +355,8 @@ def stacked_shares(
         frame: (rows, components), shares in [0, 1] or, with another unit than "%", counts; e.g.
             `pd.crosstab(step, choice, normalize="index")`.
         title: The message of the figure.
-        xlabel: Of the rows where they are numbers, of the shares otherwise.
-        ylabel: Of the shares where bars are upright.
+        xlabel: Label of the rows where they are numbers, of the shares otherwise.
+        ylabel: Label of the shares where bars are upright.
         panels: A level of the index; each of its values gets a panel.
         beside: {row: a word beside its lying bar}.
         unit: Written behind the numbers in lying bars, where they have room.

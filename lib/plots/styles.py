@@ -228,7 +228,7 @@ def _default_style(name: str, role: str | None) -> Style:
     """Chooses the colour and marker of a name: the registered style, or one by the hash of the name.
 
     Args:
-        name: Of a method or another category.
+        name: Name of a method or another category.
         role: One of ROLES, which has colours and a marker of its own; None for any.
 
     Raises:

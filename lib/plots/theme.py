@@ -422,8 +422,8 @@ def _best_offset(
 
     Args:
         point: (2,), what is labelled; this and all below in pixels.
-        width: Of the label.
-        height: Of the label.
+        width: Width of the label.
+        height: Height of the label.
         frame: The axes.
         obstacles: (m, 2), single points that should stay visible.
         occupied: Boxes of marks and of labels that stand already.

@@ -115,7 +115,7 @@ def draw_system(
 
     Args:
         system: Its name, for the title.
-        measure: Of all comparisons.
+        measure: Measure of all comparisons.
         changes: By the name of the row, an ablation and one of its variants.
 
     Returns:

@@ -241,7 +241,7 @@ def count_claims(metrics: dict[str, Any]) -> dict[str, Any] | None:
     """Collects the number of claims by verdict and paper.
 
     Args:
-        metrics: Of the scoreboard.
+        metrics: Metrics of the scoreboard.
 
     Returns:
         Total, counts by verdict, counts by paper, and notes; None where the scoreboard was not run.
@@ -263,7 +263,7 @@ def _count_by_paper(metrics: dict[str, Any]) -> list[tuple[str, str, list[int]]]
     """Counts claims by paper, kind of evidence and verdict.
 
     Args:
-        metrics: Of the scoreboard.
+        metrics: Metrics of the scoreboard.
 
     Returns:
         (paper, kind of evidence, number of claims by verdict) for every pair that has claims.
@@ -282,7 +282,7 @@ def list_losses(metrics: dict[str, Any]) -> list[tuple[str, list[str]]]:
     """Lists the statements that did not hold, by paper.
 
     Args:
-        metrics: Of the scoreboard.
+        metrics: Metrics of the scoreboard.
 
     Returns:
         (paper, its statements) where there are any.
@@ -299,7 +299,7 @@ def summarize_evidence_levels(metrics: dict[str, Any]) -> list[dict[str, Any]]:
     """Summarizes the results at each level of evidence.
 
     Args:
-        metrics: Of the scoreboard.
+        metrics: Metrics of the scoreboard.
 
     Returns:
         For each level that was run: title, explanation, which methods beat the best fixed choice and which do not,
@@ -337,7 +337,7 @@ def _note_evidence(metrics: dict[str, Any]) -> list[str]:
     """Writes notes on the evidence behind the counts of claims.
 
     Args:
-        metrics: Of the scoreboard.
+        metrics: Metrics of the scoreboard.
 
     Returns:
         A phrase for each kind of claim that occurs: scripted, arithmetic, inconsistent, only compared.
@@ -406,7 +406,7 @@ def format_metric(key: str, metrics: dict[str, Any]) -> str:
     """Formats a metric with its interval where it has one, such as "0.64 [0.61, 0.66]".
 
     Args:
-        key: Of the metric.
+        key: Key of the metric.
         metrics: Values by key; interval ends under KEY_ci_low and KEY_ci_high.
     """
     value = number(metrics[key])
@@ -436,7 +436,7 @@ def _read_lesson(path: Path, reports: Path) -> Entry:
     """Reads what the front page shows of a lesson: title, finding, key metrics and figure.
 
     Args:
-        path: Of the lesson's card, JSON.
+        path: Path of the lesson's card, JSON.
         reports: Folder of all reports.
 
     Raises:

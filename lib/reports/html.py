@@ -259,7 +259,7 @@ def _render_image(media_type: str, content: str, metadata: dict[str, Any]) -> st
     Args:
         media_type: Such as "image/png".
         content: The image in base64, or SVG as text.
-        metadata: Of the output, with its alternative text.
+        metadata: Metadata of the output, with its alternative text.
     """
     own_metadata = metadata.get(media_type, {})
     alt = own_metadata.get("alt") or metadata.get("alt") or ""

@@ -457,7 +457,7 @@ class Lesson:
         """Records the alternative text of a figure.
 
         Args:
-            name: Of the figure.
+            name: Name of the figure.
             alt: The text.
 
         Raises:
@@ -538,7 +538,7 @@ def _to_json_value(key: str, value: Any) -> Any:
     """Converts a metric to a value that JSON can hold.
 
     Args:
-        key: Of the metric, for the error message.
+        key: Key of the metric, for the error message.
         value: Number, truth value or text.
 
     Raises:

@@ -171,9 +171,9 @@ def _parse_inline_formula(
     """Parses an inline formula for mistune, but leaves dollar signs of money and prose alone.
 
     Args:
-        parser: Of inline text.
+        parser: Parser of inline text.
         match: The text between dollar signs.
-        state: Of the parser.
+        state: State of the parser.
 
     Returns:
         Where parsing goes on; None where it is no formula.

@@ -68,7 +68,7 @@ class NameLabels:
         Args:
             table: Names stand in its index, in its cells, and as headers of columns; a cell that holds more than a name
                 stays as it is.
-            caption: Of the table.
+            caption: Caption of the table.
 
         Returns:
             (table, caption): with the suffixes, and the caption with a footnote where a name bears the mark.

@@ -103,7 +103,7 @@ def make_link(name: str, notebooks: Path) -> LessonLink:
     """Makes the link to a lesson, with the first heading of its notebook up to a colon as text.
 
     Args:
-        name: Of the lesson.
+        name: Name of the lesson.
         notebooks: Folder of the notebooks.
     """
     notebook = json.loads((notebooks / f"{name}.ipynb").read_text(encoding="utf-8"))

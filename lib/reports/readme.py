@@ -103,7 +103,7 @@ def describe_replication(folder: str | Path = METRICS_FOLDER) -> str:
     """Describes in a sentence how well a second run with another seed agreed with the first.
 
     Args:
-        folder: Of the metrics.
+        folder: Folder of the metrics.
     """
     metrics = artifacts.read_json(Path(folder) / REPLICATION_FILE)
     changed_lessons = list_changed_lessons(metrics, folder)

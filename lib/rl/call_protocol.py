@@ -142,7 +142,7 @@ def format_reasoning(budget: str, steps: Sequence[str] = ()) -> str:
 
     Args:
         budget: Its size comes first.
-        steps: Of a solution that the controller works out without experts.
+        steps: Steps of a solution that the controller works out without experts.
 
     Returns:
         The text, with its tags.
@@ -179,7 +179,7 @@ def cut_after_stop_string(text: str) -> str:
     Some tokenizers join the end of a stop string with what follows it, such as a full stop, in one token.
 
     Args:
-        text: Of a turn.
+        text: Text of a turn.
 
     Returns:
         The text up to and with the first stop string; all of it where there is none.
@@ -192,7 +192,7 @@ def parse_turn(text: str, experts: Sequence[str]) -> ParsedTurn:
     """Read what a turn of the controller asks for.
 
     Args:
-        text: Of the turn.
+        text: Text of the turn.
         experts: Names of those that may be called; a call to any other is malformed.
 
     Returns:
@@ -224,8 +224,8 @@ def draw_budget(style: str, rng: np.random.Generator, budget_range: Sequence[flo
     A style with one fixed budget has nothing to draw.
 
     Args:
-        style: Of the prompt.
-        rng: Of the draw.
+        style: Style of the prompt.
+        rng: Random numbers of the draw.
         budget_range: Smallest and largest number, in units; numbers are uniform on a logarithmic scale.
     """
     if style in FIXED_BUDGETS:

@@ -43,7 +43,7 @@ def train_controller(
 
     Args:
         learner: Its `step` says how many updates are done, some of them perhaps before an interruption.
-        generator: Of `lib.rl.generators`; it reads the weights anew after every update.
+        generator: Generator of `lib.rl.generators`; it reads the weights anew after every update.
         num_updates: How many there are to be.
         collect_episodes: From the number of the update to its episodes; equal numbers give equal episodes.
         tables: Get the rows of `rollouts` and `learning`.

@@ -39,7 +39,7 @@ def tag_final_answer(reply: str, question: str) -> str:
     A model that can do a task and forgets the form is not to look like one that cannot.
 
     Args:
-        reply: Of a model that was told ANSWER_FORM.
+        reply: Reply of a model that was told ANSWER_FORM.
         question: What it was asked; where that is an equation ("47 * 38 = ?"), the answer is a number.
 
     Returns:
@@ -64,7 +64,7 @@ def derive_reply_seed(text: str, sample: int = 0) -> int:
     It depends on nothing else, so that all methods, training seeds and constants meet the same replies.
 
     Args:
-        text: Of the question.
+        text: Text of the question.
         sample: Which of the independent replies.
 
     Returns:
@@ -80,7 +80,7 @@ class ExpertQuery:
     Attributes:
         expert: The controller's word for it.
         text: The question.
-        seed: Of its random numbers; equal queries with equal seeds get equal replies.
+        seed: Seed of its random numbers; equal queries with equal seeds get equal replies.
         history: Earlier messages as (role, content), a system message among them.
     """
 
@@ -97,8 +97,8 @@ class ExpertReply:
     Attributes:
         text: The visible text, hidden reasoning left out; empty where nothing came.
         cost_usd: What the call was billed.
-        tokens_in: Of the prompt.
-        tokens_out: Of the reply, reasoning included.
+        tokens_in: Tokens of the prompt.
+        tokens_out: Tokens of the reply, reasoning included.
         seconds: Between query and reply; 0 for a lab model, whose time is counted in tokens.
         failure: Why the reply cannot be used as it stands; None for a usable one.
     """
@@ -139,7 +139,7 @@ class ExpertPool:
     Attributes:
         models: By their names in llm.models.
         model_names: The name in llm.models of each expert.
-        temperature: Of all experts.
+        temperature: Temperature of all experts.
         tells_rules: Whether experts that are no lab models are told how questions of the bench are meant.
         counts: What became of the replies so far, by expert.
     """
@@ -156,7 +156,7 @@ class ExpertPool:
         Args:
             models: Opened models, which the pool closes.
             model_names: By the controller's word for an expert, its name among the models; the cheapest first.
-            temperature: Of all experts.
+            temperature: Temperature of all experts.
             tells_rules: Whether experts that are no lab models are told how questions of the bench are meant: the
                 form of an answer and, before a question that has one, its rule. False for questions of one's own.
         """

@@ -152,7 +152,7 @@ class HFGenerator:
     ) -> None:
         """
         Args:
-            model: Of transformers, or wrapped by peft; in training it is switched to evaluation while it samples.
+            model: Model of transformers, or wrapped by peft; in training it is switched to evaluation while it samples.
             tokenizer: With a chat template.
             max_turn_tokens: Tokens of a turn at the most.
             max_response_tokens: Tokens of an expert's reply that it reads at the most.

@@ -47,15 +47,15 @@ class MemoryPlan:
     """Bytes in each process, by what they hold.
 
     Attributes:
-        weights: Of the policy, adapters included.
+        weights: Weights of the policy, adapters included.
         reference: Of the frozen copy; 0 under LoRA and without a KL penalty.
         critic: Its trunk or adapter.
         optimiser: AdamW's two moments of everything that is trained.
-        gradients: Of everything that is trained.
+        gradients: Gradients of everything that is trained.
         activations: Kept from the forward to the backward pass of one microbatch.
-        logits: Of one chunk of tokens, with their gradients.
+        logits: Logits of one chunk of tokens, with their gradients.
         recomputed_layer: Of one layer that checkpointing computes again, with its gradients; 0 without checkpointing.
-        step_workspace: Of an optimiser step.
+        step_workspace: Workspace of an optimiser step.
         kv_cache: While a batch of turns is sampled, with its logits.
         gathered_weights: The policy's whole weights while it samples; 0 where they are not divided among processes.
         accumulates_gradients: Whether gradients of one microbatch lie beside activations of the next.
@@ -146,10 +146,10 @@ def plan_memory(
     """Compute what a training will take in each process.
 
     Args:
-        config: Of the model, or its folder.
+        config: Configuration of the model, or its folder.
         model_settings: How the policy is held.
         learn: The trainer's settings.
-        episode_tokens: Of an episode at most.
+        episode_tokens: Tokens of an episode at most.
         policy_tokens: How many of them are learned from; all by default.
         sampled_at_once: Turns that are written side by side.
         device: Where it will run; nothing is put there now.
@@ -247,7 +247,7 @@ def _make_network(
     """Builds the network of a `PolicyModel` with weights that have shapes and dtypes but no values.
 
     Args:
-        config: Of the model.
+        config: Configuration of the model.
         settings: How the policy is held.
         in_bfloat16: Whether passes are computed in bfloat16.
 
@@ -355,7 +355,7 @@ def _count_cache_bytes(
     """Counts the bytes that sampling needs besides the weights: keys and values of every layer, and the logits.
 
     Args:
-        config: Of the model.
+        config: Configuration of the model.
         num_rows: Sequences that are sampled side by side.
         num_tokens: Tokens of a sequence, prompt included.
         item_bytes: Bytes of a number in the cache.

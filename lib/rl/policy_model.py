@@ -68,7 +68,7 @@ class PolicyModel:
         reference: A frozen copy of the network as it was; None where there is none or LoRA makes it unnecessary.
         settings: How it is held and computed.
         start_folder: The folder that it was read from, or None.
-        fingerprint: Of the weights at the start: a checkpoint without them fits no others.
+        fingerprint: Fingerprint of the weights at the start: a checkpoint without them fits no others.
     """
 
     def __init__(

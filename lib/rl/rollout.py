@@ -48,7 +48,7 @@ class Episode:
     Attributes:
         task: What is to be done.
         ids: All tokens.
-        mask: Of each token, whether the controller wrote it.
+        mask: Mask of each token, whether the controller wrote it.
         prompt_length: Tokens of the prompt, which come first.
         turns: What the controller wrote, turn by turn, and what came back.
         correct: The outcome in [0, 1]; nan where nothing may be scored.
@@ -161,8 +161,8 @@ def roll_out(
         environment: Reads turns and answers calls.
         episodes: They hold their prompts, and are filled in place.
         max_turns: M, turns of the controller at the most.
-        seed: Of this batch.
-        temperature: Of the controller.
+        seed: Seed of this batch.
+        temperature: Temperature of the controller.
     """
     for turn in range(max_turns):
         active = []
@@ -192,8 +192,8 @@ def derive_turn_seed(seed: int, index: int, turn: int) -> int:
     """Derive the seed of one turn.
 
     Args:
-        seed: Of the batch.
-        index: Of the episode in the batch.
+        seed: Seed of the batch.
+        index: Index of the episode in the batch.
         turn: Number of the turn, from 0.
 
     Returns:

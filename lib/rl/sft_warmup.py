@@ -69,7 +69,7 @@ def train_protocol(
         experts: Names as the controller writes them.
         folder: Where the controller goes.
         report_progress: Called after every update.
-        seed: Of the traces and their order.
+        seed: Seed of the traces and their order.
         split_share: Share of the chains that are split into two queries.
 
     Returns:
@@ -102,7 +102,7 @@ def train_on_dialogues(
         dialogues: With the targets that are learned.
         folder: Where the trained model goes.
         report_progress: Called after every update.
-        seed: Of the order of the dialogues.
+        seed: Seed of the order of the dialogues.
 
     Returns:
         `folder`.
@@ -135,9 +135,9 @@ def make_traces(
     Args:
         items: Questions.
         experts: Names as the controller writes them.
-        max_turns: Of the controller.
+        max_turns: Largest number of turns of the controller.
         budget_range: Smallest and largest budget in numbers, in units.
-        seed: Of all that is random.
+        seed: Seed of all that is random.
         split_share: Probability that a chain of two or more operations is split into two queries.
 
     Returns:
@@ -178,10 +178,10 @@ def make_trace(
 
     Args:
         item: The question.
-        style: Of the prompt.
+        style: Style of the prompt.
         budget: As the prompt names it.
         experts: Names as the controller writes them.
-        max_turns: Of the controller.
+        max_turns: Largest number of turns of the controller.
         rng: Decides what the trace does.
         answers_by_group: Reference answers by the items' group, from which a guess is drawn.
 
@@ -216,7 +216,7 @@ def make_split_trace(
 
     Args:
         item: A chain of two operations or more.
-        style: Of the prompt.
+        style: Style of the prompt.
         budget: As the prompt names it.
         experts: Names as the controller writes them.
         rng: Decides where the chain is cut, which experts are called, and whether the first reply is wrong.
@@ -246,7 +246,7 @@ class _TraceWriter:
     def __init__(self, style: str, budget: str, question: str) -> None:
         """
         Args:
-            style: Of the prompt.
+            style: Style of the prompt.
             budget: As the prompt names it.
             question: The user's.
         """

@@ -46,7 +46,7 @@ def call_gathered(network: nn.Module, function: Callable, *arguments: Any) -> An
     Args:
         network: The whole network, whoever sharded it: `shard_network`, or accelerate.
         function: Called once in every process; it runs the layers equally often in each.
-        arguments: Of the function.
+        arguments: Arguments of the function.
     """
     if not isinstance(network, FSDPModule):
         return function(*arguments)

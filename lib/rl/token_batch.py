@@ -18,7 +18,7 @@ class Sample:
     Attributes:
         ids: All tokens of the episode, those of the prompt first.
         mask: For each token whether the policy wrote it, and so learns from it.
-        reward: Of the whole episode; it is paid at the last token of the policy.
+        reward: Reward of the whole episode; it is paid at the last token of the policy.
         group: Episodes of one group are compared with each other (GRPO).
         stratum: Advantages are whitened within each stratum (PPO).
     """
@@ -109,7 +109,7 @@ def _check_sample(index: int, sample: Sample) -> None:
     """Checks that a sample can be trained on.
 
     Args:
-        index: Of the sample, for the error message.
+        index: Index of the sample, for the error message.
         sample: Tokens, the mask of those that the policy wrote, and the reward.
 
     Raises:

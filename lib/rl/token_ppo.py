@@ -72,10 +72,10 @@ class TokenPPO:
 
         Args:
             policy: A bare transformers model is trained as it is, in float32.
-            settings: Of the updates.
+            settings: Settings of the updates.
             pad_id: Token that fills rows.
             num_updates: Updates to come, over which the learning rate may fall.
-            seed: Of the order of minibatches.
+            seed: Seed of the order of minibatches.
             accelerator: For several processes, each of which brings equally many episodes: gradients are averaged,
                 whitening and groups stay within a process. None trains in this process alone.
         """

@@ -70,7 +70,7 @@ class TokenContext:
 
     Attributes:
         ids: All tokens.
-        mask: Of each token, whether the policy wrote it.
+        mask: Mask of each token, whether the policy wrote it.
         num_messages: Messages of the conversation that are among the tokens.
         num_turns: That the policy wrote.
         opens_in_reasoning: Whether the tokens end with an open <think>.

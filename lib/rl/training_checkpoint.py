@@ -33,8 +33,8 @@ class CheckpointHeader:
     Attributes:
         step: Updates that were done.
         num_tensors: In the file.
-        fingerprint: Of the frozen weights that are not in the file; empty where everything is.
-        rank: Of the process that wrote it.
+        fingerprint: Fingerprint of the frozen weights that are not in the file; empty where everything is.
+        rank: Rank of the process that wrote it.
         num_ranks: Processes among which the weights are divided.
     """
 
@@ -77,7 +77,7 @@ def check_number_of_ranks(path: str | Path, num_ranks: int) -> None:
     """Checks that a checkpoint was written by as many processes as now train.
 
     Args:
-        path: Of the checkpoint, without the suffix of a process.
+        path: Path of the checkpoint, without the suffix of a process.
         num_ranks: Number of processes.
 
     Raises:
@@ -183,7 +183,7 @@ def _check_header(header: CheckpointHeader, expected: CheckpointHeader, num_tens
     """Checks that a checkpoint is complete and belongs to this training.
 
     Args:
-        header: Of the checkpoint.
+        header: Header of the checkpoint.
         expected: Header of this training.
         num_tensors: Tensors in the file.
 
@@ -209,8 +209,8 @@ def _check_tensors(
     """Checks that a checkpoint has the right tensors, with the right shapes and dtypes.
 
     Args:
-        tensors: Of the checkpoint, by name.
-        weights: Of this training, by name.
+        tensors: Tensors of the checkpoint, by name.
+        weights: Weights of this training, by name.
         optimised: Parameters with an optimizer state, by name.
 
     Raises:
@@ -250,7 +250,7 @@ def load_tensors(
     """Copies the tensors of a checkpoint into weights and optimizer.
 
     Args:
-        tensors: Of a checkpoint that `read_checkpoint` has checked.
+        tensors: Tensors of a checkpoint that `read_checkpoint` has checked.
         weights: Get the values, by name.
         optimiser: Gets its state.
         optimised: Parameters with an optimizer state, by name.

@@ -88,11 +88,11 @@ class Claim(BaseModel):
         need: How many tests must hold, or all.
         judged: Instead of a test: a key under which the lesson keeps a verdict of its own.
         untestable: Instead of a test: why nothing here can test it.
-        tolerance: Of a formula's equality, in its unit.
+        tolerance: Tolerance of a formula's equality, in its unit.
         quotes: Numbers that the paper prints, by the name under which tests use them.
         stand_in: Scripted models decided, although the metrics do not say so.
         identity: It follows from definitions, and metrics only show that the code agrees.
-        discrepancy_source: Of a formula that fails: whose error it is.
+        discrepancy_source: Source of a formula that fails: whose error it is.
         gate: Metrics of what choosing could win, of `lesson` or as `lesson: key`. Where the lower end of one is below
             `stats.MIN_HEADROOM`, or its word is not open, the question is not open.
         control: Who lacks what the claim is about. Where all of its tests hold too, those of the claim show nothing.

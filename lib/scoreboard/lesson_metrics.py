@@ -80,7 +80,7 @@ def describe_sources(
     """Says which metrics are of runs here, which come with the project, and which lessons have none.
 
     Args:
-        names: Of the lessons that are asked about.
+        names: Names of the lessons that are asked about.
         metrics_folder: Holds a JSON file for each lesson that has metrics.
         cards_folder: Holds a JSON file for each lesson that was run here.
 

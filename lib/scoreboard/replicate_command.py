@@ -183,7 +183,7 @@ def _run_dvc(copy_root: Path, seed: int, *arguments: str) -> None:
     Args:
         copy_root: Folder of the copy.
         seed: Root seed of all random numbers.
-        arguments: Of DVC, such as "repro" and the name of a stage.
+        arguments: Arguments of DVC, such as "repro" and the name of a stage.
 
     Raises:
         ReplicationError: The command fails.

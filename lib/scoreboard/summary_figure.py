@@ -501,9 +501,9 @@ def _draw_panel(axes: Axes, title: str, shares_won: Sequence[ShareWon], layout: 
 
     Args:
         axes: Where it is drawn.
-        title: Of the panel.
+        title: Title of the panel.
         shares_won: The rows, from top to bottom.
-        layout: Of the figure; a narrow one has shorter row names.
+        layout: Layout of the figure; a narrow one has shorter row names.
     """
     for x, style in ((0, "--"), (1, "-")):
         axes.axvline(x, color=plots.GREY, linewidth=1, linestyle=style)

@@ -139,7 +139,7 @@ def pgr(quality: np.ndarray | float, weak: float, strong: float) -> np.ndarray |
     """Performance gap recovered, (quality - weak) / (strong - weak) (RouteLLM, Ong et al. 2024).
 
     Args:
-        quality: Of the router; any shape.
+        quality: Quality of the router; any shape.
         weak: Quality of the weak model, where PGR is 0.
         strong: Quality of the strong model, where PGR is 1.
 

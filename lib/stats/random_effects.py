@@ -106,7 +106,7 @@ def estimate_row(
         ci_high: Upper end.
         num_runs: Independent runs (seeds) behind it.
         num_items: Items behind it.
-        p_value: Of the two-sided test against 0.
+        p_value: p-value of the two-sided test against 0.
         mde: Minimum detectable effect.
     """
     return {

@@ -48,7 +48,7 @@ class Table:
     """The rows of a file.
 
     Attributes:
-        path: Of the file or folder.
+        path: Path of the file or folder.
         columns: Their names, in the order of the file.
         rows: One mapping per row, from a column's name to its value; None is a real null.
         labels: Where each row stands, for messages: "line 7" of a text file, else "row 3", both counted from 1.

@@ -424,7 +424,7 @@ def _link_lessons(numbers: tuple[str, ...], names: dict[str, str]) -> str:
     """Writes Markdown links to pages, slides and student copies of lessons, and to the solutions.
 
     Args:
-        numbers: Of the lessons.
+        numbers: Numbers of the lessons.
         names: Names of lessons by number.
     """
     links = [

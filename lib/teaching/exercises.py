@@ -58,7 +58,7 @@ def make_cells(number: str, exercises: Exercises) -> list[nbformat.NotebookNode]
     """Makes the notebook cells of a lesson's exercises: introduction, import, and two cells for each exercise.
 
     Args:
-        number: Of the lesson.
+        number: Number of the lesson.
         exercises: The exercises.
     """
     v4 = nbformat.v4
@@ -109,7 +109,7 @@ def write(folder: Path) -> list[Path]:
     """Updates the exercises, quiz and reading list in every notebook of a folder.
 
     Args:
-        folder: Of the notebooks.
+        folder: Folder of the notebooks.
 
     Returns:
         Paths of the notebooks that changed.

@@ -36,7 +36,7 @@ def make_cells(number: str, quiz: Quiz) -> list[nbformat.NotebookNode]:
     """Makes the two notebook cells of a lesson's quiz: its questions, and a cell for the answers.
 
     Args:
-        number: Of the lesson.
+        number: Number of the lesson.
         quiz: The questions.
     """
     questions = [question.markdown(i) for i, question in enumerate(quiz.questions, 1)]
@@ -57,7 +57,7 @@ def insert_quiz(
     """Inserts a quiz into the cells of a lesson, in place of the one that is there.
 
     Args:
-        cells: Of the lesson, without its exercises.
+        cells: Cells of the lesson, without its exercises.
         number: The lesson, such as 05.
         quiz: Its quiz.
 
@@ -86,8 +86,8 @@ def _find_place(
     """Finds where the quiz is inserted: before a heading, the nearest to the middle of the notebook.
 
     Args:
-        cells: Of the notebook.
-        number: Of the lesson, for the error message.
+        cells: Cells of the notebook.
+        number: Number of the lesson, for the error message.
         heading: The heading that must follow; None for any heading of a section.
 
     Returns:

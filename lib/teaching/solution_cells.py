@@ -86,7 +86,7 @@ def _write_stub(source: str, name: str, function: _Function) -> list[str]:
 
     Args:
         source: The whole program.
-        name: Of the function.
+        name: Name of the function.
         function: Its syntax tree.
 
     Returns:
@@ -116,7 +116,7 @@ def _find_end_line(lines: list[str], function: _Function) -> int:
     """Finds the last line of a function, comments at the end of its body included.
 
     Args:
-        lines: Of the program.
+        lines: Lines of the program.
         function: Syntax tree of the function.
 
     Returns:

@@ -43,7 +43,7 @@ def _list_methods(root: Path, number: str) -> list[str]:
 
     Args:
         root: The project's folder.
-        number: Of the lesson.
+        number: Number of the lesson.
 
     Returns:
         Source code of each cell.

@@ -38,7 +38,7 @@ def make_copy(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     """Makes the student's copy of a lesson: solutions become stubs, and there are cells for notes.
 
     Args:
-        notebook: Of the lesson.
+        notebook: Notebook of the lesson.
 
     Returns:
         A notebook; cells that call a stub are marked as allowed to fail.

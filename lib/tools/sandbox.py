@@ -306,7 +306,7 @@ class _Output:
         """Joins what was printed and a value to one text, cut at the limit of characters.
 
         Args:
-            value: Of the last expression; None where there is none.
+            value: Value of the last expression; None where there is none.
         """
         text = "".join(self._texts)
         if value is not None:

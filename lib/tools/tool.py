@@ -171,7 +171,7 @@ class Tool:
         """Checks the value of an argument against the schema of its parameter, and returns it.
 
         Args:
-            name: Of the parameter.
+            name: Name of the parameter.
             value: What the model gave.
 
         Raises:
@@ -199,7 +199,7 @@ class Tool:
         """Converts a word to the type of a parameter; a word that cannot be converted stays text.
 
         Args:
-            name: Of the parameter.
+            name: Name of the parameter.
             word: As the model wrote it.
         """
         json_type = self.parameters[name]["type"]

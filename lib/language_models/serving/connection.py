@@ -69,7 +69,7 @@ class Connection(H11Protocol):
     and so the newest is, if all others wait.
 
     Attributes:
-        max_connections: Of all clients at once.
+        max_connections: Largest number of connections of all clients at once.
         patience: Seconds.
     """
 

@@ -294,7 +294,7 @@ class GracefulServer(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, service: CompletionService) -> None:
         """
         Args:
-            config: Of uvicorn.
+            config: Configuration of uvicorn.
             service: The models, which generate in threads of their own.
         """
         super().__init__(config)
@@ -325,7 +325,7 @@ def serve(
         application: The application with the models, see `app`.
         host: The address to listen at.
         port: The port to listen at; 0 takes a free one.
-        log_level: Of uvicorn.
+        log_level: Level of uvicorn.
         allowed_names: Host names by which requests may address the server, besides localhost and addresses.
 
     Returns:
@@ -367,7 +367,7 @@ def make_server(
     Args:
         application: The application with the models, see `app`.
         host: The address that it will listen at, which requests may name.
-        log_level: Of uvicorn; at any but "warning", requests are logged, too.
+        log_level: Level of uvicorn; at any but "warning", requests are logged, too.
         allowed_names: Host names by which requests may address the server, besides localhost and addresses.
         backlog: Number of connections that may wait until they are accepted.
 
@@ -423,7 +423,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run `python -m lib models serve`: load the models and serve them until Ctrl-C.
 
     Args:
-        arguments: Of the command line; None takes those of the process.
+        arguments: Arguments of the command line; None takes those of the process.
 
     Returns:
         The exit code: 0, or 1 where models cannot be loaded or the port cannot be listened at.

@@ -148,7 +148,7 @@ def make_model(job: sweep.Job, folder: Path, progress) -> dict[str, int]:
 
     Args:
         job: As `make_training_job` makes it.
-        folder: Of the job; gets the model and its curve.
+        folder: Folder of the job; gets the model and its curve.
         progress: progress(fraction) is called after every update.
 
     Returns:
@@ -176,7 +176,7 @@ def train_model(job: sweep.Job, folder: Path, progress) -> dict[str, int]:
 
     Args:
         job: As `make_training_job` makes it.
-        folder: Of the job; gets the model, and its curve, which grows while it learns. The job of its base lies
+        folder: Folder of the job; gets the model, and its curve, which grows while it learns. The job of its base lies
             beside it.
         progress: progress(fraction) is called after every update.
 

@@ -181,7 +181,7 @@ def make_situation(
     Args:
         weights: Importance of each criterion, of any scale.
         state: The state at hand, one of STATES.
-        source: Of the results: the state (cards), TRIAL or ROLLOUT.
+        source: Source of the results: the state (cards), TRIAL or ROLLOUT.
         results: By policy, one result per criterion.
         memory: Past steps: the policy that acted, and one result per criterion.
 

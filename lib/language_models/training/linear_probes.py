@@ -94,9 +94,9 @@ def measure_probes(
     Args:
         model: A lab model.
         name: The `method` of the rows.
-        families: Of the items.
+        families: Families of the items.
         n: Items per family and split.
-        seed: Of the items.
+        seed: Seed of the items.
 
     Returns:
         Rows of results with the column correct. The group "category" asks for an item's family, the group of a family

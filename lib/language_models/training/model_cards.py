@@ -384,7 +384,7 @@ def write_description(answers: pd.DataFrame, price: TokenPrice) -> str:
 
     Args:
         answers: Rows of `collect_answers` of one model.
-        price: Of its tokens.
+        price: Price of its tokens.
 
     Returns:
         One line.
@@ -449,7 +449,7 @@ def measure_by_temperature(
     Args:
         models: By name.
         difficulties: By name, the number of operations in the chains that the model is tested on.
-        temperatures: Of sampling; 0 is greedy.
+        temperatures: Temperatures of sampling; 0 is greedy.
         settings: `test_items` is how many items each model gets.
 
     Returns:
@@ -548,7 +548,7 @@ def replace_card_hashes(settings: dict[str, Any]) -> dict[str, Any]:
     A card holds measured accuracies too, which no job reads and which differ between profiles and machines.
 
     Args:
-        settings: Of a job; `models.weights` has the hashes of weights and card by name, where models are read.
+        settings: Settings of a job; `models.weights` has the hashes of weights and card by name, where models are read.
 
     Returns:
         The settings, as the table of a full run keeps them.

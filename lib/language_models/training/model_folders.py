@@ -105,7 +105,7 @@ def select_models(settings: LabSettings, names: Iterable[str]) -> LabSettings:
     """Reduce the settings to some lab models and those whose weights they start from (their `base`).
 
     Args:
-        settings: Of all lab models.
+        settings: Settings of all lab models.
         names: Names of the models that are needed.
 
     Returns:
@@ -126,7 +126,7 @@ def has_models(
     """Whether a folder holds the lab models of these settings with their cards.
 
     Args:
-        settings: Of the lab models; those of another profile (smoke, laptop, paper) have other cards.
+        settings: Settings of the lab models; those of another profile (smoke, laptop, paper) have other cards.
         out: Folder with a subfolder for each model.
         runs: Folder of the finished jobs.
 

@@ -74,7 +74,7 @@ def draw_dev_set(
 
     Args:
         target: Task family, difficulty and style: plain questions, or conversations of agents.
-        seed: Of items and conversations.
+        seed: Seed of items and conversations.
         n: How many.
 
     Returns:
@@ -140,7 +140,7 @@ class Pretraining:
         """
         Args:
             settings: The model's size, data and training.
-            seed: Of first weights, corpus and dev set.
+            seed: Seed of first weights, corpus and dev set.
             initial_model: A model of the same size to go on from; None draws first weights.
         """
         self.settings = settings

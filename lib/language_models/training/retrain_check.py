@@ -122,9 +122,9 @@ def measure_one_model(
 
     Args:
         job: As `measure_skills` makes it; its settings name the model.
-        folder: Of the job; nothing is written.
+        folder: Folder of the job; nothing is written.
         progress: Not called.
-        weight_folders: Of retrained models, by name; released ones are unpacked.
+        weight_folders: Folders of retrained models, by name; released ones are unpacked.
 
     Returns:
         By skill: 1 or 0 for every test item.
@@ -299,7 +299,7 @@ def save_comparison(table: pd.DataFrame, seed: int, root: str | Path = LAB) -> N
 
     Args:
         table: As `compare_zoos` returns it; it replaces rows of the same model, seed and machine.
-        seed: Of the retrained models.
+        seed: Seed of the retrained models.
         root: Folder of the released weights.
 
     Raises:
@@ -343,7 +343,7 @@ def select_models(settings: LabSettings, names: Sequence[str]) -> LabSettings:
     """Reduce the settings to some lab models and those whose weights they start from (their `base`).
 
     Args:
-        settings: Of all lab models.
+        settings: Settings of all lab models.
         names: Names of models; none selects all.
 
     Returns:

@@ -65,8 +65,8 @@ def unpack_weights(path: Path, folder: Path = FOLDER) -> Path:
     """Write a GGUF file as a Hugging Face folder: half precision, safetensors, tokenizer and chat template.
 
     Args:
-        path: Of the GGUF file.
-        folder: Of the model.
+        path: Path of the GGUF file.
+        folder: Folder of the model.
 
     Returns:
         The folder.

@@ -79,7 +79,7 @@ def build_corpus(data_mixture: Sequence[MixtureComponent], n: int, seed: int) ->
     Args:
         data_mixture: Components with their shares: task family, difficulties and style each.
         n: About how many dialogues; shares are rounded.
-        seed: Of items, traces and order.
+        seed: Seed of items, traces and order.
 
     Returns:
         The dialogues, in random order.
@@ -123,7 +123,7 @@ def make_batches(
     Args:
         dialogues: The corpus.
         batch_size: Dialogues in a batch; the last one of a stretch may have fewer.
-        seed: Of the order.
+        seed: Seed of the order.
         epoch: Every epoch has another order.
 
     Returns:

@@ -115,7 +115,7 @@ def respond(
 
     Args:
         context: All messages in order, joined.
-        strength: Of the model.
+        strength: Strength of the model.
         rng: Random numbers.
         num_complaints: How often the reply was sent back already.
 

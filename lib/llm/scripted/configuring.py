@@ -26,7 +26,7 @@ def choose_configuration(text: str, strength: Strength, rng: np.random.Generator
 
     Args:
         text: The prompt, or the end of it.
-        strength: Of the model; its noise is the probability of medium budgets whatever the question.
+        strength: Strength of the model; its noise is the probability of medium budgets whatever the question.
         rng: Random numbers.
 
     Returns:

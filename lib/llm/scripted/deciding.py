@@ -39,7 +39,7 @@ def decide(view: PromptView, strength: Strength, rng: np.random.Generator) -> di
 
     Args:
         view: What the prompt of KO, TO or RO shows.
-        strength: Of the scripted model.
+        strength: Strength of the scripted model.
         rng: Random numbers; first the noise of the scores, then the number of policies to try.
 
     Returns:
@@ -128,7 +128,7 @@ def _count_policies_to_try(
 
     Args:
         view: What the prompt shows.
-        strength: Of the scripted model; how many policies it wants to try in a step.
+        strength: Strength of the scripted model; how many policies it wants to try in a step.
         rng: Random numbers, of which one is drawn.
         num_tried: Policies that were tried in this step already.
 
@@ -230,7 +230,7 @@ def score_policies(
 
     Args:
         view: What the prompt shows.
-        strength: Of the model.
+        strength: Strength of the model.
         rng: Random numbers.
 
     Returns:

@@ -26,7 +26,7 @@ def grade_answer(text: str, strength: Strength, rng: np.random.Generator) -> str
 
     Args:
         text: The prompt, or the end of it.
-        strength: Of the model.
+        strength: Strength of the model.
         rng: Random numbers.
 
     Returns:
@@ -40,7 +40,7 @@ def give_verdict(text: str, strength: Strength, rng: np.random.Generator) -> str
 
     Args:
         text: The prompt, or the end of it.
-        strength: Of the model.
+        strength: Strength of the model.
         rng: Random numbers.
 
     Returns:
@@ -58,7 +58,7 @@ def name_better_answer(text: str, strength: Strength, rng: np.random.Generator) 
 
     Args:
         text: The prompt, or the end of it.
-        strength: Of the model.
+        strength: Strength of the model.
         rng: Random numbers.
 
     Returns:
@@ -77,7 +77,7 @@ def _compare_with_reference(
 
     Args:
         text: The prompt, or the end of it: Markdown with one heading for each section.
-        strength: Of the scripted model; its noise is the standard deviation of what is added.
+        strength: Strength of the scripted model; its noise is the standard deviation of what is added.
         rng: Random numbers.
         section: Heading of the answer.
 

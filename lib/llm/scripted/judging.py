@@ -26,7 +26,7 @@ class TrajectoryStep:
 
     Attributes:
         policy: The one that acted.
-        difficulties: Of the questions that it set, each in [0, 1].
+        difficulties: Difficulties of the questions that it set, each in [0, 1].
         mastery_before: In [0, 1].
         mastery_after: In [0, 1].
         accuracy: Fraction of right answers.
@@ -119,7 +119,7 @@ def _changes_after(trajectory: Trajectory, good: bool) -> list[bool]:
     """For every good (or poor) step but the last of the episode, whether the next step had another policy.
 
     Args:
-        trajectory: Of one episode.
+        trajectory: Trajectory of one episode.
         good: True for good steps, False for poor ones.
 
     Returns:
@@ -242,7 +242,7 @@ def judge_trajectory(text: str, strength: Strength, rng: np.random.Generator) ->
 
     Args:
         text: The prompt, or the end of it.
-        strength: Of the model.
+        strength: Strength of the model.
         rng: Random numbers.
 
     Returns:

@@ -58,7 +58,7 @@ class PromptView:
 
     Attributes:
         names: Policies to choose from.
-        importance: Of the criteria of the query.
+        importance: Importance of the criteria of the query.
         state: By the quantity's name, in the words of the prompt.
         situation: The row of the cards that applies.
         cards: By policy.

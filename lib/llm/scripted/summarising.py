@@ -14,7 +14,7 @@ def write_summary(view: PromptView, strength: Strength) -> str:
 
     Args:
         view: What the request shows.
-        strength: Of the model; counts and means go on from the old summary where it uses one.
+        strength: Strength of the model; counts and means go on from the old summary where it uses one.
 
     Returns:
         A summary of at most SUMMARY_WORDS words.
@@ -88,7 +88,8 @@ def _write_trend(view: PromptView, strength: Strength) -> str:
 
     Args:
         view: What the request for a summary shows.
-        strength: Of the scripted model; the episode's start stands in the older summary, which not all models use.
+        strength: Strength of the scripted model; the episode's start stands in the older summary, which not all
+            models use.
 
     Returns:
         One sentence; empty where no step is visible.

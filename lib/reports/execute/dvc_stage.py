@@ -32,7 +32,7 @@ class LessonStage:
     """One lesson of the pipeline.
 
     Attributes:
-        name: Of the notebook.
+        name: Name of the notebook.
         sections: Parameters of the notebook.
         models_of: Sections whose models make up the parameter llm.
         outs: Files that it promises.
@@ -81,7 +81,7 @@ def _stage(name: str, body: dict[str, Any]) -> LessonStage:
     """Reads one stage of `dvc.yaml`: the sections of settings that it depends on, and its outputs.
 
     Args:
-        name: Of the stage.
+        name: Name of the stage.
         body: Its content.
 
     Raises:

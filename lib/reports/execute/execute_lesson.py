@@ -114,7 +114,7 @@ def _make_session(
     """Prepares the execution of a notebook: order of cells, environment variables and progress.
 
     Args:
-        name: Of the lesson.
+        name: Name of the lesson.
         notebook: To be executed.
         parameters: Written into a cell behind the one tagged `parameters`.
         root: The project's folder.
@@ -172,7 +172,7 @@ def _save_failed_notebook(notebook: NotebookNode, name: str, root: Path) -> str:
 
     Args:
         notebook: The notebook.
-        name: Of the lesson.
+        name: Name of the lesson.
         root: The project's folder.
 
     Returns:
@@ -191,7 +191,7 @@ def _publish(stage: LessonStage, notebook: NotebookNode, staging_folder: Path, r
     """Renders the page of a lesson, and moves all its outputs to their final places.
 
     Args:
-        stage: Of the lesson, with the outputs that it must make.
+        stage: Stage of the lesson, with the outputs that it must make.
         notebook: As it was executed.
         staging_folder: Where the run has written its outputs.
         root: The project's folder.
@@ -267,7 +267,7 @@ def _explain_failure(
     Args:
         failure: Which cell failed, and why.
         session: The run, with the notebook.
-        name: Of the lesson.
+        name: Name of the lesson.
         root: The project's folder.
     """
     notebook = scrub(session.notebook, root)

@@ -47,7 +47,7 @@ def _describe_axes(axes: Any) -> str:
     """Describes one panel of a figure in words: kind of plot, title, labels and legend.
 
     Args:
-        axes: Of matplotlib.
+        axes: Axes of matplotlib.
     """
     title = next(filter(None, (axes.get_title(loc) for loc in ("center", "left", "right"))), "")
     description = [f"{_name_plot(axes)} “{title}”" if title else _name_plot(axes)]
@@ -64,7 +64,7 @@ def _name_plot(axes: Any) -> str:
     """Names the kind of plot by what was drawn: "image", "bar chart", "line plot", "scatter plot" or "plot".
 
     Args:
-        axes: Of matplotlib.
+        axes: Axes of matplotlib.
     """
     kinds = (
         ("image", axes.images),

@@ -92,7 +92,7 @@ def _merge_streams(outputs: list[NotebookNode]) -> list[NotebookNode]:
     """Merges neighbouring outputs to standard output and standard error, whose order is random.
 
     Args:
-        outputs: Of a cell.
+        outputs: Outputs of a cell.
 
     Returns:
         The outputs; of each run of streams one text per stream, standard output first.

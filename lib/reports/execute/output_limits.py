@@ -166,7 +166,7 @@ class CellOutputLimits:
         were cut.
 
         Args:
-            outputs: Of the cell, which are changed.
+            outputs: Outputs of the cell, which are changed.
         """
         for stream, tail in self._tails.items():
             num_cut = self._num_late[stream] - len(tail)

@@ -178,7 +178,7 @@ class _Client(NotebookClient):
         Args:
             outs: Outputs of the cell.
             msg: Message of the kernel.
-            display_id: Of an output that can be updated.
+            display_id: Id of an output that can be updated.
             cell_index: Position of the cell.
         """
         is_for_widget = bool(self.output_hook_stack[msg["parent_header"].get("msg_id")])
@@ -233,7 +233,7 @@ class _Client(NotebookClient):
         """Executes the code cells in order.
 
         Args:
-            process: Of the kernel.
+            process: Process of the kernel.
 
         Raises:
             CellFailure: A cell raises an error, takes too long, or its kernel dies.
@@ -293,7 +293,7 @@ def _kill_group(process) -> None:
     Resource trackers are killed last, because they clear shared memory once the others are gone.
 
     Args:
-        process: Of the kernel; None where it never started.
+        process: Process of the kernel; None where it never started.
     """
     if process is None or not hasattr(os, "killpg"):
         return

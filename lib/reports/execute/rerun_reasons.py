@@ -33,7 +33,7 @@ def _compare_with_lock(name: str, root: Path) -> str:
     """Explains why DVC runs a stage: what differs from its record in dvc.lock.
 
     Args:
-        name: Of the stage.
+        name: Name of the stage.
         root: The project's folder.
 
     Returns:
@@ -59,7 +59,7 @@ def _changed_files(stage) -> list[str]:
     """Lists changed and new dependencies of a stage, such as ["lib/llm, lib/rl changed"].
 
     Args:
-        stage: Of DVC.
+        stage: Stage of DVC.
     """
     new, changed = [], []
     for dependency in stage.deps:

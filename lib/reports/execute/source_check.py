@@ -92,7 +92,7 @@ def _check_code(source: str) -> list[str]:
     """Checks that a code cell is valid Python and loads nothing from the network.
 
     Args:
-        source: Of the cell; IPython's magics are allowed.
+        source: Source of the cell; IPython's magics are allowed.
 
     Returns:
         A sentence per problem.

@@ -104,7 +104,7 @@ def _describe_graph(name: str, graph: Graph) -> str:
     """Describes a workflow graph in words, for its alternative text.
 
     Args:
-        name: Of the workflow.
+        name: Name of the workflow.
         graph: Its calls and edges.
     """
     roles = [role for role, _ in graph.nodes]
@@ -277,7 +277,7 @@ def describe_outcome(outcome: ConfiguredAnswer) -> str:
     """Describes the outcome of an episode in a line: correctness, answer, calls, tokens, tools, cost and time.
 
     Args:
-        outcome: Of the episode.
+        outcome: Outcome of the episode.
     """
     correctness = "right" if outcome.correct else "wrong"
     tools = ", ".join(outcome.tools) or "none"

@@ -120,8 +120,8 @@ def make_lab_solver(name: str, settings: LabSettings) -> Solver:
     """Makes a function that lets a lab model, a small transformer of this project, solve items.
 
     Args:
-        name: Of a released lab model.
-        settings: Of the lab models.
+        name: Name of a released lab model.
+        settings: Settings of the lab models.
     """
     forward = Forward(released_weights.unpack(name, settings.models[name]))
     return partial(pretraining.find_solved_items, forward)
@@ -184,7 +184,7 @@ def collect_router_metrics(
     """Collects the metrics of the fitted router: its gain on held-out questions, and the accuracy of served answers.
 
     Args:
-        report: Of the router at one budget.
+        report: Report of the router at one budget.
         quality: AIQ, the mean height of its curve of accuracy over cost.
         served_accuracy: Accuracy of the served answers with its interval, by budget.
     """

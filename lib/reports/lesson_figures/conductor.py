@@ -91,8 +91,8 @@ def tabulate_typical_errors(settings: InitialPolicySettings, seed: int = 1) -> p
     """Tabulates one wrong reply of every category that the initial policy learns, beside the reference.
 
     Args:
-        settings: Of the initial policy.
-        seed: Of the items and replies.
+        settings: Settings of the initial policy.
+        seed: Seed of the items and replies.
 
     Returns:
         A row per category.

@@ -163,7 +163,7 @@ def label_methods(tests: pd.DataFrame, settings: Params) -> dict[str, str]:
 
     Args:
         tests: Test rows.
-        settings: Of the run; they say which methods are scripted.
+        settings: Settings of the run; they say which methods are scripted.
     """
     return {method: results.label(method, settings) for method in tests["method"].unique()}
 
@@ -321,7 +321,7 @@ def select_first_policies(tests: pd.DataFrame, model: str) -> pd.DataFrame:
 
     Args:
         tests: Results on test questions, with `only`, the kind of question that the policy was trained on.
-        model: Of the agents.
+        model: Model of the agents.
 
     Returns:
         The rows, whose `item` is the question itself.
@@ -336,7 +336,7 @@ def tabulate_instruction_families(settings: ConfigurationSettings) -> pd.DataFra
     """Tabulates the families of the instruction library: size, diversity and specificity (Table 6).
 
     Args:
-        settings: Of the lesson; they name the library and the encoder of the policies.
+        settings: Settings of the lesson; they name the library and the encoder of the policies.
     """
     library = atoms.read_library(ROOT / settings.atoms)
     encode = encoders.make_encoder(settings.encoder)
@@ -593,7 +593,7 @@ def tabulate_transfer(rows: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
 
     Args:
         rows: The results table.
-        names: Of encoders, which measure the similarity.
+        names: Names of encoders, which measure the similarity.
     """
     arc = results_table.select(rows, split=results.TEST, method="arc")
     home = arc[arc["style"] == results.OWN].groupby("group")["correct"].mean()
@@ -743,7 +743,7 @@ def list_encoders(names: Sequence[str], questions: Sequence[str]) -> list[str]:
     """Lists the encoders that can read questions here; says which of them cannot.
 
     Args:
-        names: Of encoders, as of `encoders.make_encoder`.
+        names: Names of encoders, as of `encoders.make_encoder`.
         questions: Texts. A recorded encoder has the vectors of some questions only.
     """
     present = []
@@ -761,7 +761,7 @@ def choose_similarity_encoders(settings: ConfigurationSettings) -> list[str]:
     installed one.
 
     Args:
-        settings: Of the lesson.
+        settings: Settings of the lesson.
     """
     compared_questions = []
     for kind in KINDS:

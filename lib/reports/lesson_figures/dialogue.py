@@ -28,7 +28,7 @@ def prompt_html(sections: Sequence[PromptSection], caption: str) -> str:
     """Renders a prompt, one block per section: its name, its meaning, the message it belongs to, its text.
 
     Args:
-        sections: Of the prompt, in order.
+        sections: Sections of the prompt, in order.
         caption: Stands above.
 
     Raises:
@@ -216,8 +216,8 @@ def _mark_changed_lines(old_lines: Sequence[str], new_lines: Sequence[str]) -> l
     """Marks the changes in a block of lines: similar lines are compared by words, others replaced as a whole.
 
     Args:
-        old_lines: Of the earlier text.
-        new_lines: Of the later text.
+        old_lines: Lines of the earlier text.
+        new_lines: Lines of the later text.
 
     Returns:
         Lines of HTML.

@@ -65,7 +65,7 @@ def find_steepest_rise(curve: pd.DataFrame) -> pd.Series:
     """Finds where accuracy rises most within a tenth of a training.
 
     Args:
-        curve: Of one model, rows with step, accuracy and loss.
+        curve: Curve of one model, rows with step, accuracy and loss.
 
     Returns:
         step, accuracy and loss before the rise, and the same after it, as "step after" and so on.

@@ -182,8 +182,8 @@ def summarize_regret(estimates: pd.DataFrame) -> str:
     """Says how much reward CoRL lacks against the optimum at most, as the title of a figure.
 
     Args:
-        estimates: Of `synthetic_estimates.estimate_reward_differences`: by quantity, such as "regret" (optimum minus
-            CoRL), and budget word.
+        estimates: Estimates of `synthetic_estimates.estimate_reward_differences`: by quantity, such as "regret"
+            (optimum minus CoRL), and budget word.
 
     Returns:
         Such as "CoRL lacks at most 0.02 of reward against the optimum, under the high budget".

@@ -191,7 +191,7 @@ def make_outage_table(offers: Mapping[str, Offer]) -> pd.DataFrame:
             """Calls a tool in the example episode, and records its reply, cost and time in `rows`.
 
             Args:
-                name: Of the tool.
+                name: Name of the tool.
                 argument: Its only argument.
             """
             before = episode.seconds

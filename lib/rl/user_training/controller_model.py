@@ -12,7 +12,7 @@ class ControllerModel(ChatModel):
     """Replies that a generator writes; they cost nothing that a budget counts.
 
     Attributes:
-        name: Of the model in replies.
+        name: Name of the model in replies.
         generator: Without a preface.
     """
 

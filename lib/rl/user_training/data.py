@@ -40,7 +40,7 @@ def load_questions(options: argparse.Namespace) -> Dataset:
     """Loads the questions of a command line, with the name of the scorer.
 
     Args:
-        options: Of `parse_options`.
+        options: Options of `parse_options`.
 
     Returns:
         The data set.
@@ -126,7 +126,7 @@ def split_off_dev(
     """Take some of the questions that are learned from for choices that must not be made on the evaluation's.
 
     Args:
-        questions: Of `split_questions`.
+        questions: Questions of `split_questions`.
         share: The fraction of the ids of train that becomes dev.
         max_dev: Dev questions at the most.
         seed: As of `split_questions`.
@@ -151,7 +151,7 @@ def check_vocabulary(llm: LLMSettings, names: Sequence[str], items: Sequence[Ite
 
     Args:
         llm: The models that there are.
-        names: Of llm.models, the experts.
+        names: Names of llm.models, the experts.
         items: The questions.
 
     Raises:

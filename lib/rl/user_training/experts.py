@@ -47,7 +47,7 @@ def change_params(params: Params, section: str, changes: Sequence[str]) -> Param
     """Applies the changes of a command line to all parameters.
 
     Args:
-        params: Of a profile.
+        params: Settings of a profile.
         section: The system's, which the keys of the changes are in.
         changes: KEY=VALUE each; `llm.models.NAME={...}` adds a model or changes one.
 
@@ -102,7 +102,7 @@ def select_models(llm: LLMSettings, names: Sequence[str]) -> LLMSettings:
 
     Args:
         llm: The models that there are.
-        names: Of llm.models.
+        names: Names of llm.models.
 
     Returns:
         The settings.
@@ -164,7 +164,7 @@ class CallPlan:
         episodes: Of training and evaluation together.
         calls_per_episode: Of the controller to experts.
         baseline_questions: That every expert is asked by itself.
-        query_tokens: Of a query that the controller writes.
+        query_tokens: Tokens of a query that the controller writes.
     """
 
     episodes: int

@@ -37,7 +37,7 @@ class RunInputs:
     """What a run is given.
 
     Attributes:
-        options: Of the command line.
+        options: Options of the command line.
         params: All parameters, those of --set among them.
         notes: What was filtered and dropped in the data, in sentences.
         questions: To learn from and to evaluate on.
@@ -64,9 +64,9 @@ def read_inputs(options: argparse.Namespace, section: str, experts_key: str) -> 
     """Read and check what a run is given.
 
     Args:
-        options: Of `parse_options`.
-        section: Of params.yaml, the system's.
-        experts_key: Of the section, the experts by word where the command line names none.
+        options: Options of `parse_options`.
+        section: Section of params.yaml, the system's.
+        experts_key: Key of the section, the experts by word where the command line names none.
 
     Returns:
         The inputs.
@@ -111,8 +111,8 @@ def describe_inputs(inputs: RunInputs, settings: Mapping[str, Any]) -> dict[str,
     """Collects the inputs that must stay the same when a run is continued.
 
     Args:
-        inputs: Of the run.
-        settings: Of the system, what decides numbers.
+        inputs: Inputs of the run.
+        settings: Settings of the system, what decides numbers.
 
     Returns:
         Values for JSON, by name.
@@ -141,7 +141,7 @@ def describe_model(llm: LLMSettings, name: str) -> dict[str, Any]:
 
     Args:
         llm: Settings of all models.
-        name: Of the model.
+        name: Name of the model.
 
     Returns:
         Model, backend, prices (dollars per token) and token limit.
@@ -163,10 +163,10 @@ def open_experts(
     """Open experts and scorer; what endpoints reply is recorded under the run's folder.
 
     Args:
-        inputs: Of the run.
-        name: Of the recording and of the spending limit.
-        temperature: Of the experts.
-        rank: Of this process.
+        inputs: Inputs of the run.
+        name: Name of the recording and of the spending limit.
+        temperature: Temperature of the experts.
+        rank: Rank of this process.
         num_processes: That ask side by side.
 
     Yields:

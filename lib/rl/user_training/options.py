@@ -175,7 +175,7 @@ def parse_options(
     """Read a command line; one without anything shows the help.
 
     Args:
-        parser: Of `make_parser`.
+        parser: Parser of `make_parser`.
         argv: The arguments; None for those of the process.
 
     Returns:

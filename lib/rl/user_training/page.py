@@ -76,7 +76,7 @@ class Report:
     """What a run came to.
 
     Attributes:
-        title: Of the page.
+        title: Title of the page.
         outcome: The sentence of `describe_outcome`.
         notes: What else a reader must know, in sentences: losses, questions that were left out, stand-ins.
         settings: By name, what the run was set to.

@@ -26,9 +26,9 @@ class ProcessShare:
     """Which part of the work this process does.
 
     Attributes:
-        rank: Of this process.
+        rank: Rank of this process.
         num_processes: In all.
-        accelerator: Of accelerate.
+        accelerator: Accelerator of accelerate.
     """
 
     def __init__(self, accelerator: Any) -> None:

@@ -59,7 +59,7 @@ class RunDescription:
 
     Attributes:
         system: Its name in the results table.
-        title: Of the report.
+        title: Title of the report.
         measures: Titles of the columns of the evaluation that are compared, "reward" and "correct" among them.
         notes: Sentences for the report.
         settings: By name.
@@ -91,7 +91,7 @@ def compare_outcome(
 
     Args:
         system: Its name in the results table.
-        outcome: Of the training.
+        outcome: Outcome of the training.
         measures: Columns that are averaged.
         train_ids: Ids of the questions that were learned from.
         reward_range: The least and the largest reward that there can be.
@@ -113,9 +113,9 @@ def write_results(
     """Write everything that a run leaves.
 
     Args:
-        folder: Of the run.
-        outcome: Of the training.
-        comparison: Of `compare_outcome`.
+        folder: Folder of the run.
+        outcome: Outcome of the training.
+        comparison: Comparison of `compare_outcome`.
         run: What the system says of it.
 
     Returns:
@@ -223,7 +223,7 @@ def summarize_by_condition(comparison: HeldOutComparison, measure: str) -> pd.Da
     """Tabulates the mean of a measure for every method under every condition, such as each budget.
 
     Args:
-        comparison: Of all methods on the held-out questions.
+        comparison: Comparison of all methods on the held-out questions.
         measure: A column of its rows; dollars are shown for NUM_PRICED questions, since those of one are too small to
             read.
 

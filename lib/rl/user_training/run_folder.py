@@ -36,7 +36,7 @@ def open_run_folder(
         folder: Made if it is not there.
         settings: By name, what JSON can hold; they are written to the folder, with the number of processes, each of
             which draws episodes of its own.
-        share: Of this process; the first one locks and writes.
+        share: Share of this process; the first one locks and writes.
 
     Yields:
         The folder.
@@ -64,8 +64,8 @@ def _refuse_other_settings(folder: Path, settings: dict[str, Any]) -> None:
     """Checks that a run is continued with the settings that it was started with.
 
     Args:
-        folder: Of the run.
-        settings: Of this call.
+        folder: Folder of the run.
+        settings: Settings of this call.
 
     Raises:
         ParamsError: A setting differs that must not be changed.
@@ -98,9 +98,9 @@ def keep_table(
     """Reads a table of the run where an earlier call wrote it; else makes and writes it.
 
     Args:
-        path: Of the table.
+        path: Path of the table.
         make_table: Makes the rows of this process.
-        share: Of this process; the first one writes the rows of all.
+        share: Share of this process; the first one writes the rows of all.
 
     Returns:
         The rows of all processes.

@@ -60,9 +60,9 @@ class LoopSettings:
 
     Attributes:
         learn: The trainer's settings.
-        num_updates: Of the whole training.
+        num_updates: Number of updates of the whole training.
         batch: Episodes per update, of all processes together.
-        max_turns: Of an episode.
+        max_turns: Largest number of turns of an episode.
         turn_tokens: Tokens of a turn at the most.
         response_tokens: Tokens of an expert's reply that the controller reads at the most.
         save_every: Updates between two checkpoints.
@@ -109,7 +109,7 @@ def make_model_settings(options: argparse.Namespace, temperature: float) -> Poli
     """How the model is held in memory.
 
     Args:
-        options: Of the command line.
+        options: Options of the command line.
         temperature: At which tokens are sampled in training.
     """
     return PolicyModelSettings(
@@ -131,11 +131,11 @@ def plan_run_memory(
     """Plans the memory that the training takes, by the longest episode that there can be.
 
     Args:
-        options: Of the command line.
+        options: Options of the command line.
         model_settings: How the model is held.
-        settings: Of the updates.
+        settings: Settings of the updates.
         longest_prompt: Instructions and question together.
-        share: Of this process, which names the device and the number of processes.
+        share: Share of this process, which names the device and the number of processes.
 
     Returns:
         The plan, to be printed before anything large is read.
@@ -171,11 +171,11 @@ def read_controller(
     """Read the model.
 
     Args:
-        options: Of the command line.
-        model_settings: Of `make_model_settings`.
-        settings: Of the updates.
+        options: Options of the command line.
+        model_settings: Settings of `make_model_settings`.
+        settings: Settings of the updates.
         preface: What the system message says before what a task says.
-        share: Of this process.
+        share: Share of this process.
 
     Returns:
         The model with its generator and its learner, as at the start of a training.
@@ -238,8 +238,8 @@ def train_and_test(
     Args:
         system: Draws, rewards and tests.
         controller: As it was read.
-        folder: Of the run; a checkpoint in it is gone on from.
-        settings: Of the updates.
+        folder: Folder of the run; a checkpoint in it is gone on from.
+        settings: Settings of the updates.
         share: Which part of the questions and episodes this process works on, and whether it writes files.
         progress: The line on the terminal that says what is done at the moment.
 
@@ -371,7 +371,7 @@ def combine_processes(data: UpdateData, share: ProcessShare) -> UpdateData:
 
     Args:
         data: Of this process.
-        share: Of this process.
+        share: Share of this process.
 
     Returns:
         Rollouts and counts of all processes, the same in each; samples of this process alone, which learns from them.
@@ -435,7 +435,7 @@ def run_command(options: argparse.Namespace, train: Callable[[argparse.Namespace
     """Run a training; what is wrong with the input, and whatever stops it, ends in one line.
 
     Args:
-        options: Of the command line.
+        options: Options of the command line.
         train: Does the work.
 
     Returns:

@@ -27,10 +27,10 @@ class Record:
 
     Attributes:
         values: From a column's name to its value.
-        path: Of the file.
+        path: Path of the file.
         label: Where the row stands in it, such as "line 7".
         preset: The name of the preset that reads it.
-        seed: Of random numbers, such as the order of options.
+        seed: Seed of random numbers, such as the order of options.
     """
 
     values: Mapping[str, Any]

@@ -52,7 +52,7 @@ class JudgeScorer(Scorer):
 
     Args:
         model: The judge.
-        name: Of the scorer; else "judge:" and the model's name.
+        name: Name of the scorer; else "judge:" and the model's name.
     """
 
     def __init__(self, model: ChatModel, name: str | None = None) -> None:

@@ -42,7 +42,7 @@ class Column(_Strict):
         name: Also the field that calls name.
         kind: A "choice" among words, a "digit", a "reference" to a key of table `of`, or a "name", which repeats the
             key of its record.
-        choices: Of a choice column.
+        choices: Choices of a choice column.
         of: The table that a reference column refers to.
     """
 

@@ -72,7 +72,7 @@ class Change:
 
     Attributes:
         function: Name of the function to call.
-        arguments: Of the call, in order.
+        arguments: Arguments of the call, in order.
         condition: The field that decides whether the change is to be made; None: it is made in any case.
         condition_value: The value that the field must have.
         condition_holds: Whether it has that value; the plan knows this, the instruction does not say it.

@@ -46,8 +46,8 @@ def count_by_split(domain: ServiceDomain, replays: list[Replay]) -> dict[str, di
     """Count replays of all tasks, and of those that scores are published on.
 
     Args:
-        domain: Of tau2-bench.
-        replays: Of all its tasks.
+        domain: Domain of tau2-bench.
+        replays: Replays of all its tasks.
 
     Returns:
         Counts by "all" and "base".
@@ -67,7 +67,7 @@ def describe_example(domain: ServiceDomain, task_id: str) -> dict[str, Any]:
     """Describe one task: what the user wants, the tools, the gold actions, and verdicts of three conversations.
 
     Args:
-        domain: Of tau2-bench.
+        domain: Domain of tau2-bench.
         task_id: Id of a task.
 
     Returns:

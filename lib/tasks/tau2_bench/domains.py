@@ -42,7 +42,7 @@ class ServiceDomain:
         policy: The rules that the agent has to keep, in English.
         tasks: All tasks by id, as tau2-bench defines them.
         splits: Ids of the tasks of each split; "base" are those that scores are published on.
-        module: Of tau2, which makes environments.
+        module: Module of tau2, which makes environments.
         databases: The database of the agent and, in telecom, that of the user's phone, before any call: class and JSON.
     """
 
@@ -115,7 +115,7 @@ def list_items(domain: ServiceDomain, split: str | None = None) -> list[Item]:
     """List the tasks of a split as items.
 
     Args:
-        domain: Of tau2-bench.
+        domain: Domain of tau2-bench.
         split: "train", "test", "base" and in telecom "small" or "full"; None for "base".
 
     Returns:

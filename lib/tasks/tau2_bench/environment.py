@@ -64,7 +64,7 @@ class ServiceEnvironment:
 
     Attributes:
         domain: Where the task is from.
-        task: Of tau2-bench, with the user's scenario, gold actions and criteria.
+        task: Task of tau2-bench, with the user's scenario, gold actions and criteria.
         tools: The agent's tools by name.
         user_tools: Tools on the user's phone, by name; none in retail and airline.
         messages: The conversation so far, as tau2's messages.
@@ -75,7 +75,7 @@ class ServiceEnvironment:
         """Set the databases to the task's initial state.
 
         Args:
-            domain: Of tau2-bench.
+            domain: Domain of tau2-bench.
             task_id: Id of one of its tasks.
         """
         self.domain = domain

@@ -23,7 +23,7 @@ class ActionError:
     """A gold action that could not be carried out.
 
     Attributes:
-        name: Of the tool.
+        name: Name of the tool.
         requestor: "assistant" or "user".
         writes: Whether the tool changes a database.
         message: What it replied.
@@ -40,11 +40,11 @@ class Replay:
     """What the gold actions of a task led to.
 
     Attributes:
-        task_id: Of the task.
+        task_id: Id of the task.
         num_actions: Gold actions.
         num_user_actions: Those among them that the user has to do.
         errors: Gold actions that could not be carried out.
-        verdict: Of tau2's evaluators.
+        verdict: Verdict of tau2's evaluators.
     """
 
     task_id: str
@@ -65,7 +65,7 @@ def replay_gold_actions(domain: ServiceDomain, task_id: str) -> Replay:
     """Call the gold actions of a task one after the other, say what has to be said, and judge the conversation.
 
     Args:
-        domain: Of tau2-bench.
+        domain: Domain of tau2-bench.
         task_id: Id of one of its tasks.
 
     Returns:
@@ -95,7 +95,7 @@ def count_replays(replays: Sequence[Replay]) -> dict[str, Any]:
     """Count what the gold actions of tasks led to.
 
     Args:
-        replays: Of the tasks of one domain.
+        replays: Replays of the tasks of one domain.
 
     Returns:
         Numbers of tasks, and numbers of gold actions that failed by tool and message.

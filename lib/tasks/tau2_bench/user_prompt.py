@@ -17,7 +17,7 @@ def write_user_prompt(task: Any, has_tools: bool) -> str:
     """Write the system message of the model that plays the user.
 
     Args:
-        task: Of tau2-bench.
+        task: Task of tau2-bench.
         has_tools: Whether the user has tools (telecom), for which there are other guidelines.
 
     Returns:

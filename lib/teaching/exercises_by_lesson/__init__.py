@@ -138,7 +138,7 @@ class Exercises:
         """Prints whether the answer to an exercise is right; `None` means not answered yet.
 
         Args:
-            id: Of the exercise.
+            id: Id of the exercise.
             answer: The reader's.
             **lesson: The variables of the lesson that the exercise needs.
         """

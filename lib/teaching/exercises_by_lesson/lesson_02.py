@@ -251,7 +251,7 @@ def _needs_fewer_steps(answer, settings: Params, zoo: str | Path | None = None) 
 
     Args:
         answer: The student's solution, a decision model.
-        settings: Of the environment.
+        settings: Settings of the environment.
         zoo: Folder of the policies; None for the usual one.
 
     Returns:

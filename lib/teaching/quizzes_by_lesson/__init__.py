@@ -61,7 +61,7 @@ class Quiz:
         """Prints whether a choice is right, and if not, why; `None` means not answered yet.
 
         Args:
-            number: Of the question, from 1.
+            number: Number of the question, from 1.
             letter: The choice.
 
         Raises:

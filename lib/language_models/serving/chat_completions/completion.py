@@ -19,7 +19,7 @@ class ChatCompletion(ABC):
     """One chat completion under way, to be read whole or as chunks.
 
     Attributes:
-        id: Of the completion; equal requests have equal ids.
+        id: Id of the completion; equal requests have equal ids.
         is_streamed: Whether the client wants chunks.
     """
 

@@ -388,7 +388,7 @@ class FolderCompletion(ChatCompletion):
         """Write one choice, and put pieces of its text, its finished reply, or an error into `events`.
 
         Args:
-            index: Of the choice.
+            index: Index of the choice.
             chat_request: The conversation, with the choice's own seed.
         """
         try:
@@ -501,8 +501,8 @@ class FolderCompletion(ChatCompletion):
         """Turn a finished reply into an assistant message of OpenAI's API: content, reasoning and tool calls.
 
         Args:
-            index: Of the choice; part of the ids of its calls.
-            reply: Of the model.
+            index: Index of the choice; part of the ids of its calls.
+            reply: Reply of the model.
 
         Returns:
             JSON.
@@ -542,7 +542,7 @@ def _raise_failure(reply: Reply) -> None:
     expect it as an ordinary reply.
 
     Args:
-        reply: Of the model; most have no failure.
+        reply: Reply of the model; most have no failure.
 
     Raises:
         RequestRefused: Where the request is at fault.

@@ -48,11 +48,11 @@ class ForcedCall:
     """A call that was begun for the model.
 
     Attributes:
-        name: Of the tool.
+        name: Name of the tool.
         arguments: JSON of an object; its beginning where the limit cut it off.
         finish: "stop", "length", or "malformed" where the model wrote no JSON object.
-        tokens_in: Of the prompt.
-        tokens_out: Of the call, with those that were written for the model.
+        tokens_in: Tokens of the prompt.
+        tokens_out: Tokens of the call, with those that were written for the model.
     """
 
     name: str

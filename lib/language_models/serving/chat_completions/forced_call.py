@@ -104,7 +104,7 @@ def choose_tool(logprobs: np.ndarray, tools: Sequence[str], temperature: float, 
         logprobs: Log-probabilities of the tools, (tools,).
         tools: Their names.
         temperature: 0 chooses the most probable tool.
-        seed: Of the one random number that sampling draws.
+        seed: Seed of the one random number that sampling draws.
 
     Returns:
         The name of a tool.

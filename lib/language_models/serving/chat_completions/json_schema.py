@@ -233,7 +233,7 @@ class SchemaValidator:
     def __init__(self, schema: Mapping[str, Any]) -> None:
         """
         Args:
-            schema: Of an object.
+            schema: Schema of an object.
 
         Raises:
             UnsupportedSchema: Where it uses keywords that are not supported, see `check_schema`.

@@ -332,7 +332,7 @@ class LabCompletion(ChatCompletion):
         """Turn the text of a finished choice into an assistant message of OpenAI's API.
 
         Args:
-            index: Of the choice.
+            index: Index of the choice.
             text: What the model wrote; it may end in a tool call, "<call> NAME ARGUMENT </call>".
 
         Returns:
@@ -359,7 +359,7 @@ class LabCompletion(ChatCompletion):
         """Make an assistant message with one tool call.
 
         Args:
-            index: Of the choice; part of the call's id.
+            index: Index of the choice; part of the call's id.
             content: Text in front of the call; may be empty.
             tool: Name of the tool.
             argument: The call's one argument, as the lab model wrote it.
