@@ -180,7 +180,15 @@ def _draw_panel(
     line: float | None,
     best_row: str | None,
 ) -> None:
-    """Draws one panel: the first estimates filled, the second hollow; rows from top to bottom."""
+    """Draws one panel of a forest plot, its rows from top to bottom.
+
+    Args:
+        axes: The panel.
+        tables: Estimates by row; a second table is drawn with hollow markers.
+        styles: Colour and marker by row.
+        line: Where a vertical line stands; None for none.
+        best_row: The row that gets a ring; None for none.
+    """
     colours = {row: row_colour for row, (row_colour, _) in styles.items()}
     markers = {row: row_marker for row, (_, row_marker) in styles.items()}
     # A star is mostly gaps, so it is drawn larger.

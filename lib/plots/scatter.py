@@ -158,7 +158,14 @@ def tradeoff_plot(
 def _tabulate_points(
     xs: pd.DataFrame, ys: pd.DataFrame, xlabels: Mapping[str, str], ylabels: Mapping[str, str]
 ) -> pd.DataFrame:
-    """The numbers of the points with their intervals, a column for each axis, under its label if panels share one."""
+    """Tabulates the points of a scatter plot, one column of intervals for each axis.
+
+    Args:
+        xs: Estimates of the horizontal axis.
+        ys: Estimates of the vertical axis, of the same groups.
+        xlabels: Labels of the horizontal axis by panel; the column has this name where panels share one.
+        ylabels: Labels of the vertical axis by panel.
+    """
     columns = {}
     for axis, estimates, labels in (("horizontal", xs, xlabels), ("vertical", ys, ylabels)):
         shared_labels = set(labels.values())
@@ -299,7 +306,15 @@ def _draw_points(
     joined: bool,
     ringed_groups: Collection,
 ) -> None:
-    """Draws the points of one panel with their intervals, rings and joining lines."""
+    """Draws the points of one panel with their intervals, rings and joining lines.
+
+    Args:
+        axes: The panel.
+        points: Columns x, y, their interval ends and method, indexed by (method,) or (method, setting).
+        styles: Colour and marker by method.
+        joined: Whether a line joins the settings of one method.
+        ringed_groups: Points that get a ring.
+    """
     colours = {method: shade for method, (shade, _) in styles.items()}
     markers = {method: marker for method, (_, marker) in styles.items()}
     for group, point in points.iterrows():
@@ -357,7 +372,13 @@ def _draw_points(
 
 
 def _draw_line(axes: Axes, points: pd.DataFrame, line: str) -> None:
-    """Draws what mixtures of the points reach, or the stair that none lies beyond, from edge to edge."""
+    """Draws the dashed line of what random mixtures reach, or the staircase of the Pareto front.
+
+    Args:
+        axes: The panel.
+        points: Columns x (cost) and y (quality).
+        line: STAIR for the staircase, else one of the two kinds of mixtures.
+    """
     if points.empty:
         return
     xy = points[["x", "y"]].to_numpy()

@@ -141,7 +141,7 @@ class Entry:
 
     @property
     def headline(self) -> str:
-        """The first sentence of the answer; without one the finding, or its first statement where it is long."""
+        """Chooses the headline: the first sentence of the answer, or else of the finding."""
         if self.answer:
             return self.answer[0]
         if len(self.finding) <= LONGEST:
@@ -479,7 +479,16 @@ def _read_lesson(path: Path, reports: Path) -> Entry:
 
 
 def _select_supported(lesson: str, metrics: dict[str, Any], profile: str) -> tuple[str, ...]:
-    """The sentences of a lesson's answer that this run supports; none of a run that is only a test."""
+    """Selects the sentences of a lesson's answer that the metrics of this run support.
+
+    Args:
+        lesson: Name of the lesson.
+        metrics: What the run measured.
+        profile: Scale of the run; one that is only a test supports no sentence.
+
+    Returns:
+        The sentences, with numbers filled in.
+    """
     if profile == CUT:
         return ()
     return tuple(
@@ -490,7 +499,18 @@ def _select_supported(lesson: str, metrics: dict[str, Any], profile: str) -> tup
 
 
 def _embed_figure(card: dict[str, Any], reports: Path) -> dict[str, Any]:
-    """The key figure as its lesson draws it; a film strip with its size, so that the page does not jump."""
+    """Prepares the key figure of a lesson for the front page.
+
+    Args:
+        card: Card of the lesson, with the paths of the figure.
+        reports: Folder of all reports.
+
+    Returns:
+        The drawing as HTML; or a PNG as data URI with its size, so that the page does not jump while it loads.
+
+    Raises:
+        ReportError: The drawing is missing.
+    """
     if "key_drawing" in card:
         path = reports / card["key_drawing"]
         if not path.is_file():
@@ -501,7 +521,14 @@ def _embed_figure(card: dict[str, Any], reports: Path) -> dict[str, Any]:
 
 
 def _embed_png(path: Path) -> dict[str, Any]:
-    """A PNG as a data URI with its size, its colours reduced to a palette: a third of the bytes."""
+    """Encodes a PNG as a data URI, its colours reduced to a palette, which takes a third of the bytes.
+
+    Args:
+        path: The PNG.
+
+    Returns:
+        The data URI, and width and height in pixels.
+    """
     with Image.open(path) as image:
         width, height = image.size
         on_white = Image.new("RGBA", image.size, "white")

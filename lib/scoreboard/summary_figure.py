@@ -485,7 +485,11 @@ def _note_shares_won(shares_won: Sequence[ShareWon]) -> str:
 
 
 def _list_names(shares_won: Sequence[ShareWon]) -> str:
-    """Names with their level of evidence where a decision maker stands on several."""
+    """Lists the names of methods, with their level of evidence where a name occurs on several levels.
+
+    Args:
+        shares_won: Results of the methods.
+    """
     all_names = [decision_maker.name for decision_maker in DECISION_MAKERS]
     names = []
     for share_won in shares_won:

@@ -118,7 +118,13 @@ def _describe_graph(name: str, graph: Graph) -> str:
 
 
 def _draw_graph(axes: Axes, graph: Graph, label_lanes: bool) -> None:
-    """Draws one workflow; the agents' names stand beside it if `label_lanes`."""
+    """Draws one workflow: calls as circles, from left to right, in a lane for each agent.
+
+    Args:
+        axes: The panel.
+        graph: Calls of agents, and which of them reads which.
+        label_lanes: Whether the names of the agents stand beside the lanes.
+    """
     positions = layout_calls(graph)  # (calls, 2)
 
     # Arrows, below the circles.

@@ -222,7 +222,12 @@ def make_map_slider(
         role_by_method[row.method] = row.role
 
     def draw_map_point(complementarity: float, noise: float) -> matplotlib.figure.Figure:
-        """Draws the rewards at one setting of both sliders."""
+        """Draws the reward of each method at one setting of both sliders, a panel for each budget.
+
+        Args:
+            complementarity: How much experts differ in what they can do.
+            noise: How unclearly a question shows its kind.
+        """
         # Estimated once for all positions of the sliders, so that a move only selects.
         point = rewards.xs((complementarity, noise), level=("complementarity", "noise"))
         labels = {budget: f"reward, budget {budget}" for budget in BUDGETS}
