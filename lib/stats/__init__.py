@@ -33,7 +33,6 @@ from lib.stats.intervals import (
 from lib.stats.pareto import (
     SUBSETS,
     cardinality,
-    hv_by_seed,
     hv_union,
     hypervolume,
     pareto_front,

@@ -2,8 +2,8 @@
 
 Holds the dominance test of section 2.1 of the policy orchestration paper, and the hypervolume and the sparsity that
 its section 4.1 reports. The paper computes the hypervolume over the union of single episodes. That is a best-of-N
-statistic: it grows with the number of episodes and hides poor averages. `hv_union` (with N fixed) and `hv_by_seed` (of
-mean vectors) stand side by side here so that no table has to choose one in silence.
+statistic: it grows with the number of episodes and hides poor averages. `hv_union` keeps N fixed; tables print it
+beside the `hypervolume` of mean vectors, which does not grow with episodes.
 """
 
 import moocore
@@ -109,27 +109,6 @@ def hv_union(
         subset = rng.choice(num_episodes, size=n_fixed, replace=False)
         volumes.append(hypervolume(episodes[subset], reference))
     return float(np.mean(volumes))
-
-
-def hv_by_seed(means_by_seed: np.ndarray, reference: np.ndarray) -> np.ndarray:
-    """Hypervolume of each seed's mean vector or vectors; unlike `hv_union` it does not grow with episodes.
-
-    Args:
-        means_by_seed: (seeds, k) for one policy per seed, or (seeds, policies, k) for a front of policies per seed.
-        reference: (k,) the worst corner of the volume.
-
-    Returns:
-        (seeds,) hypervolumes.
-
-    Raises:
-        ValueError: If the shape is another.
-    """
-    fronts = np.asarray(means_by_seed, dtype=float)
-    if fronts.ndim not in (2, 3):
-        raise ValueError(f"means_by_seed must be (s, k) or (s, p, k), got shape {fronts.shape}")
-    if fronts.ndim == 2:
-        fronts = fronts[:, None, :]  # (seeds, 1, k)
-    return np.array([hypervolume(front, reference) for front in fronts])
 
 
 def cardinality(points: np.ndarray) -> int:

@@ -78,18 +78,14 @@ def test_union_hypervolume_grows_with_the_number_of_episodes():
     assert values[-1] == stats.hypervolume(episodes, BELOW)
 
 
-def test_mean_hypervolume_of_a_vector_or_a_front_per_seed():
-    assert stats.hv_by_seed([(1, 1, 0), (0, 1, 0.5)], BELOW).tolist() == [4, 3]
-    fronts = [[(1, 1, 0), (0, 0, 0)], TWO_POINT_FRONT]
-    assert stats.hv_by_seed(fronts, BELOW) == pytest.approx([4, 7.91])
-
-
 def test_union_flatters_a_method_that_is_seldom_good():
     steady = np.full((50, 2), 0.5)
     lottery = np.where(np.arange(50)[:, None] % 10 == 0, 1.0, 0.0) * np.ones(2)
     assert stats.hv_union(lottery, (-1, -1)) > stats.hv_union(steady, (-1, -1))
-    assert stats.hv_by_seed([lottery.mean(0)], (-1, -1)) < stats.hv_by_seed(
-        [steady.mean(0)], (-1, -1)
+    mean_of_lottery = lottery.mean(axis=0, keepdims=True)  # (1, 2)
+    mean_of_steady = steady.mean(axis=0, keepdims=True)
+    assert stats.hypervolume(mean_of_lottery, (-1, -1)) < stats.hypervolume(
+        mean_of_steady, (-1, -1)
     )
 
 
@@ -274,7 +270,6 @@ def test_cpt_is_the_least_share_that_recovers_the_target(steps, target):
         (lambda: stats.hypervolume([[1.0, 2.0]], BELOW), "2 objectives"),
         (lambda: stats.hv_union([[1.0], [2.0]], [0.0], 3), "between 1 and the 2 episodes"),
         (lambda: stats.hv_union([[1.0], [2.0]], [0.0], 1), "needs a generator"),
-        (lambda: stats.hv_by_seed([1.0, 2.0], [0.0]), "(s, k)"),
         (lambda: stats.mean_interval([], rng("test")), "shape (0,)"),
         (lambda: stats.mean_interval([[1.0], [2.0]], rng("test")), "shape (2, 1)"),
         (lambda: stats.hull([1.0], [1.0, 2.0]), "shapes (1,) and (2,)"),
