@@ -171,7 +171,7 @@ def score_vectors(vectors: np.ndarray, labels: pd.DataFrame) -> dict[str, float]
 
 
 def score_commonest_label(labels: pd.DataFrame) -> dict[str, float]:
-    """Score a prediction that knows no question: always the commonest label.
+    """Score a prediction that ignores the question: always the most frequent label.
 
     Args:
         labels: Labels by `label_questions`.

@@ -203,7 +203,7 @@ def estimate_contrasts(rows: pd.DataFrame) -> dict[str, Any]:
 
 
 def decide_contrasts(estimates: Mapping[str, Any], column: str = "correct") -> pd.DataFrame:
-    """Decide what each contrast of ARC with a baseline says.
+    """Decide the verdict of each contrast of ARC with a baseline.
 
     Args:
         estimates: What `estimate_contrasts` returned.

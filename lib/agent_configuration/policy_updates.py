@@ -111,7 +111,7 @@ class EpisodeBatch:
 
 
 def concatenate_batches(batches: Sequence[EpisodeBatch]) -> EpisodeBatch:
-    """Put batches behind each other.
+    """Concatenate batches of episodes.
 
     Args:
         batches: The same optional fields are None in all of them.

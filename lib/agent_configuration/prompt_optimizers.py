@@ -151,7 +151,7 @@ class PromptedSystem:
 def bootstrap_demonstrations(
     prompted: PromptedSystem, items: Sequence[Item], max_episodes: int, seed: int
 ) -> Candidate:
-    """Put what agents said on questions that they got right into their prompts, and keep the best set of it.
+    """Put few-shot demonstrations from correct episodes into the agents' prompts, and select the best set of them.
 
     Args:
         prompted: The agents with their structure.

@@ -55,7 +55,7 @@ class _ReplyFields(BaseModel):
 
 
 def write_messages(question: str, examples: Sequence[Example]) -> list[dict[str, str]]:
-    """Write what the model is asked.
+    """Write the prompt that asks a model to choose a configuration.
 
     Args:
         question: What the agents are to answer.

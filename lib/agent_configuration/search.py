@@ -140,7 +140,7 @@ def _drop_absent_agents(structure: action_space.Structure, atoms: tuple) -> tupl
 def list_prompt_neighbours(
     configuration: Configuration, agent: int, atoms: Sequence[str]
 ) -> list[Configuration]:
-    """List the configurations that tell one agent one atom fewer or one more.
+    """List the configurations that differ in one prompt instruction (atom) of one agent.
 
     Args:
         configuration: Where to start from.

@@ -66,7 +66,7 @@ class NumberedConfiguration:
 
 
 def declare_configurations(bench: ConfigurationWorkbench) -> list[NumberedConfiguration]:
-    """Declare the configurations that are tried on every question, before any training.
+    """List the fixed configurations that are evaluated on every question, before any training.
 
     Args:
         bench: Has the settings and the library of atoms.
@@ -89,7 +89,7 @@ def declare_configurations(bench: ConfigurationWorkbench) -> list[NumberedConfig
 
 
 def try_declared(bench: ConfigurationWorkbench, run: JobRun) -> None:
-    """Try the declared configurations of this job on all questions; write the table `tried`.
+    """Evaluate the configurations of this job on all questions, and write the table `tried`.
 
     Args:
         bench: Agents, questions and rewards.
@@ -141,7 +141,7 @@ def try_everywhere(
 
 
 def search_greedily(bench: ConfigurationWorkbench, run: JobRun) -> None:
-    """Search greedily for the best configuration of each kind of question, then try those that were found everywhere.
+    """Search greedily for the best configuration of each kind of question, then evaluate the results on all kinds.
 
     Writes the tables greedy (after each step of a search the number of configurations tried and the best mean reward so
     far) and tried.

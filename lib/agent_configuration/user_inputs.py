@@ -205,7 +205,7 @@ def read_params(options: argparse.Namespace) -> Params:
 
 
 def drop_repeated_questions(dataset: Dataset) -> Dataset:
-    """Leave out questions whose id and text stand there already, and refuse whole conversations.
+    """Drop questions that occur more than once, and refuse whole conversations.
 
     Args:
         dataset: The questions of a user.

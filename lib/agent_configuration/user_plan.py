@@ -45,7 +45,7 @@ def count_episodes(inputs: ConfigurationInputs) -> dict[str, int]:
 
 
 def announce_most(inputs: ConfigurationInputs) -> str:
-    """Announce how many episodes and calls the run makes at the most, and what they may cost, before anything is asked.
+    """Describe how many episodes and calls the run makes at the most, and what they may cost.
 
     Args:
         inputs: What the run is given.

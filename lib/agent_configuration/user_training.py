@@ -147,7 +147,7 @@ class UserTraining:
         )
 
     def try_trials(self) -> tuple[pd.DataFrame, float]:
-        """Play a few episodes, to know what one takes.
+        """Play a few trial episodes, to measure cost and time of one.
 
         Returns:
             Their rows, and the seconds that one took on average while several were under way; nan where all of them
@@ -330,7 +330,7 @@ class UserTraining:
     def evaluate(
         self, configurations: Sequence[Configuration], method: str, role: str
     ) -> pd.DataFrame:
-        """Play every held-out question under the configuration that was chosen for it.
+        """Answer every held-out question under the configuration that was chosen for it.
 
         Args:
             configurations: One for each question.

@@ -703,7 +703,7 @@ def _run_stages(outcomes: OutcomeMatrix, trust: np.ndarray, plan: _CascadePlan) 
 def choose_with_oracle(
     train: OutcomeMatrix, test: OutcomeMatrix, budget: float, seed: int
 ) -> RouterResult:
-    """Upper bound "oracle": for each test question the strategy of the highest reward, which it knows beforehand.
+    """Choose for each test question the strategy with the highest reward in hindsight (an upper bound).
 
     A strategy is an expert, or the controller alone. The reward is the score if the cost is within the budget, else 0.
     Of equally rewarded strategies it takes the cheapest. No router that chooses one strategy per question gets more.

@@ -69,7 +69,7 @@ def run_worlds(
     models: str | Path | None = None,
     runs: str | Path = RUNS,
 ) -> dict[str, BudgetedRoutingResults]:
-    """Run the experiment in every world of lesson 05; a world is a set of experts with the questions they are asked.
+    """Run the experiment in every world of lesson 05; a world is a set of experts and a set of questions.
 
     Worlds are "complementary" (each expert is right on one kind of questions), "ladder" (larger, more expensive experts
     are better everywhere) and "two experts" (the cheapest and the most expensive of the complementary ones).
@@ -156,7 +156,7 @@ def run(
 
 
 def announce_calls(params: Params, compared: Sequence[RoutingVariant] = VARIANTS) -> str:
-    """Say how many calls to experts the experiment makes at most, and what those to paid endpoints may cost.
+    """Describe how many calls to experts the experiment makes at most, and what paid ones may cost.
 
     Experts are called by controllers, the models that are trained and tested, and are asked all questions once before.
 

@@ -874,7 +874,7 @@ def _tabulate_random_choices(partition: Partition) -> pd.DataFrame:
 def _add_labels(
     partition: Partition, method: str, budget_word: str, outcome: Mapping[str, Sequence]
 ) -> pd.DataFrame:
-    """Adds to the outcomes of test questions the columns that say what was measured.
+    """Adds the columns that describe a measurement to the outcomes of test questions.
 
     Args:
         partition: Its test questions are the rows.

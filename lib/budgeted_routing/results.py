@@ -243,7 +243,7 @@ def _list_numeric_budgets(results: BudgetedRoutingResults) -> dict[str, float]:
 def count_replies_by_world(
     rows: pd.DataFrame, results_by_world: Mapping[str, BudgetedRoutingResults], params: Params
 ) -> pd.DataFrame:
-    """Count how many replies of experts held no answer, by method, and report each method's worst world.
+    """Count the experts' replies without an answer, by method, and report each method's worst world.
 
     Args:
         rows: Rows of `make_rows`.
@@ -267,7 +267,7 @@ def count_replies_by_world(
 def count_replies(
     rows: pd.DataFrame, results: BudgetedRoutingResults, params: Params
 ) -> pd.DataFrame:
-    """Count how many replies of experts held no answer, by method, in one world.
+    """Count the experts' replies without an answer, by method, in one world.
 
     A method that rests on too many of them says little about the experts (`lib.llm.reply_shares`).
 

@@ -279,7 +279,7 @@ def make_baselines(environments: RoutingEnvironments, beliefs: Tensor) -> dict[s
 def evaluate_with_known_kind(
     environments: RoutingEnvironments, beliefs: Tensor
 ) -> dict[str, Tensor]:
-    """Computes exact means of the best strategy that knows the kind of every query: an upper bound for controllers.
+    """Computes exact means of the best strategy that is given the kind of every query: an upper bound for controllers.
 
     A controller sees a noisy observation of the kind alone.
 

@@ -145,7 +145,7 @@ def read_options(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def parse_budget_options(texts: Sequence[str]) -> dict[str, float]:
-    """Parse the values of `--budget WORD=DOLLARS`, which say how many dollars a budget word stands for.
+    """Parse the values of `--budget WORD=DOLLARS`, the dollars that each budget word stands for.
 
     A budget limits what the calls to experts may cost for one question. Prompts name it by a word: low, medium, high.
 

@@ -228,7 +228,7 @@ def make_test_tasks(
 
 
 def list_budget_labels(style: str, settings: RoutingSettings) -> list[str]:
-    """List the budgets that controllers are tested under, as they stand in the prompt.
+    """List the budgets that controllers are tested under, as prompts write them.
 
     Args:
         style: How the prompt states the budget: soft or hard (a word), or number.

@@ -56,7 +56,7 @@ def count_operations(rollouts: pd.DataFrame, num_weights: int, width: int) -> pd
 
 
 def compare_operations(operations: pd.DataFrame, method: str, baseline: str) -> pd.DataFrame:
-    """Operations of a training with the Conductor over those of one without (Table 2).
+    """Compare the number of operations of a training with the Conductor and of one without (Table 2).
 
     Args:
         operations: What `count_operations` returned.

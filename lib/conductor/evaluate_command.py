@@ -205,7 +205,7 @@ def score_replies(replies: pd.DataFrame) -> pd.DataFrame:
 def add_votes(
     scores: pd.DataFrame, replies: pd.DataFrame, params: Params, options: argparse.Namespace
 ) -> pd.DataFrame:
-    """Let the judge say whether each reply is good, and which of both is better.
+    """Let the judge decide whether each reply is good, and which of two replies is better.
 
     Args:
         scores: What `score_replies` returned.

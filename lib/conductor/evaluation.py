@@ -207,7 +207,7 @@ def read_replies(
     layer: str = "last",
     head_input: str = "both",
 ) -> PolicyReadout:
-    """Compute what the policy's network says of replies: hidden states, entropies, and likelihoods of the reference.
+    """Compute hidden states, entropies and reference likelihoods of replies under the policy's network.
 
     Args:
         model: The policy.

@@ -169,7 +169,7 @@ def label_methods(rows: pd.DataFrame) -> dict[str, str]:
 
 
 def estimate_reward_knowledge(rows: pd.DataFrame, group_size: int) -> Estimates:
-    """Estimate what each reward can teach at the start: how often it tells replies apart, and how rightly.
+    """Estimate for each reward how often it differs within a group, and how it correlates with the true quality.
 
     Args:
         rows: The results table, with training rollouts of equal weights.
@@ -196,7 +196,7 @@ def estimate_reward_knowledge(rows: pd.DataFrame, group_size: int) -> Estimates:
 
 
 def measure_signals(rows: pd.DataFrame, group_size: int) -> pd.DataFrame:
-    """Measure what the rewards tell about the rollouts of the first steps, when the policy has hardly moved.
+    """Measure how informative the rewards are in the first steps, when the policy has hardly moved.
 
     Args:
         rows: The results table, with training rollouts of equal weights.

@@ -345,7 +345,7 @@ class ConductorWeighting(Weighting):
         return sample_actions(probabilities, torch.from_numpy(uniforms).to(probabilities.device))
 
     def get_state(self) -> dict[str, np.ndarray]:
-        """Collect what a checkpoint has to hold: head, optimizer, buffer and the number of updates.
+        """Collect the state for a checkpoint: head, optimizer, buffer and the number of updates.
 
         Returns:
             Arrays by name: conductor.PARAMETER, optimizer.INDEX.MOMENT, buffer.STEP.FIELD, num_updates.

@@ -29,7 +29,7 @@ def calibrate(
     seed: int,
     device: str,
 ) -> dict[str, float | int]:
-    """Measure where the scores lie, and write it beside the reward model.
+    """Measure centre and spread of the reward model's scores, and write them into its folder.
 
     Args:
         model: Folder of the policy.

@@ -213,7 +213,7 @@ def run_job(job: sweep.Job, folder: Path, progress: sweep.JobProgress) -> int:
 def _make_method(
     job_settings: Mapping[str, Any], environments: BatchedEnvironments
 ) -> SyntheticMethod:
-    """Make the method of a job, from no more settings than the job was handed.
+    """Make the method of a job from the job's settings alone.
 
     Args:
         job_settings: Settings of a job of `make_jobs`.

@@ -523,7 +523,7 @@ def _announce_judge(
 def _list_extra_rewards(
     options: argparse.Namespace, params: Params, settings: ConductorSettings, head: HeadSettings
 ) -> dict[str, RewardFunction]:
-    """List what is measured on every rollout beside the five rewards.
+    """List the reward functions that are measured on every rollout in addition to the five rewards.
 
     Args:
         options: Options of the command line.

@@ -322,7 +322,7 @@ class ConductorTrainer(GRPOTrainer):
         return [self.reward_names.index(name) for name in self.weighting.names]
 
     def _keep_outcomes(self, measured: torch.Tensor, rewards: torch.Tensor) -> None:
-        """Keep what the weighting learns from beside the advantages, which TRL computes later.
+        """Store the rewards and qualities of this step for the update of the weighting.
 
         Args:
             measured: (B, all rewards) as measured.

@@ -230,7 +230,7 @@ class TrainingJob:
         return trainer.model, weighting, trainer.timings | {"num_unparsed": num_unparsed}
 
     def _list_extra_rewards(self, judge: JudgeReward | None) -> dict[str, RewardFunction]:
-        """List what is measured on every rollout beside the five rewards.
+        """List the reward functions that are measured on every rollout in addition to the five rewards.
 
         Args:
             judge: None where no judge is asked.

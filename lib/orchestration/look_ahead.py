@@ -169,7 +169,7 @@ class PlanSimulator:
 def _place_in_all_rollouts(
     values_by_name: Mapping[str, np.ndarray], running: np.ndarray, shape: tuple[int, ...]
 ) -> dict[str, np.ndarray]:
-    """Arrays over the running rollouts as arrays over all rollouts; those that have ended are 0 there.
+    """Extend arrays over the running rollouts to all rollouts, with 0 for those that have ended.
 
     Args:
         values_by_name: (running, ...) by name.

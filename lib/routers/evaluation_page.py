@@ -285,7 +285,7 @@ def format_methods(comparison: MethodComparison) -> pd.DataFrame:
 
 
 def format_budgets(comparison: MethodComparison) -> pd.DataFrame:
-    """Formats the table of budgets: what was spent on held-out items, divided by what was promised on dev.
+    """Formats the table of budgets: cost on held-out items, divided by the cost that was promised on dev.
 
     Args:
         comparison: `comparison.budgets` is read; a budget's level is a fraction of the way from the cheapest model's

@@ -73,7 +73,7 @@ def answer_question(
     comparison: MethodComparison,
     settings: RecordedSettings,
 ) -> RoutingAnswer:
-    """Decides whether choosing a model for each item pays, and says so in a sentence.
+    """Decides whether choosing a model for each item pays, with a verdict and a sentence.
 
     Args:
         table: The recorded outcomes.

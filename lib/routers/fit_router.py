@@ -171,7 +171,7 @@ def calibrate(
 def score_held_out(
     table: OutcomeTable, method: str, budget_usd: float, encoder: str, folds: list[Fold]
 ) -> dict[str, ItemOutcomes]:
-    """Scores the router and its baselines at one budget, each item while it was held out.
+    """Scores the router and its baselines at one budget by cross-validation.
 
     Args:
         table: Outcomes with prompts.

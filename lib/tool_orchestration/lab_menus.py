@@ -130,7 +130,7 @@ class MenuEntry:
         return LOWEST_SECONDS_PER_TOKEN * compute_level_factor(self.latency_level)
 
     def list_facts(self, kind: str) -> list[str]:
-        """List what a menu says of the tool: its ability at one kind of question, its price and its latency.
+        """List the facts that a menu states about the tool: ability at one kind of question, price and latency.
 
         Args:
             kind: Kind of the question, a key of KIND_SIGNS.

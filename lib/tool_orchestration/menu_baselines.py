@@ -132,7 +132,7 @@ def choose_at_random(outcomes: MenuOutcomes) -> np.ndarray:
 
 
 def choose_oracle(outcomes: MenuOutcomes) -> np.ndarray:
-    """Choose the tool with the highest score in the outcomes themselves, which no rule can know before the call.
+    """Choose the tool with the highest score in hindsight.
 
     Args:
         outcomes: n menus of M tools with their outcomes.

@@ -376,7 +376,7 @@ class ConversationRunner:
         reply: Reply,
         expert_replies: Mapping[int, Reply],
     ) -> None:
-        """Carry out what a speaker does: call tools, read experts, say something, or end the conversation.
+        """Carry out one reply of a speaker: call tools, read experts, write a message, or end the conversation.
 
         Args:
             episode: The conversation.

@@ -77,7 +77,7 @@ def try_single_tools(
     split: str,
     scorer: Scorer | None = None,
 ) -> list[dict[str, Any]]:
-    """Use every tool by itself on every question that it can be asked, at the menu's prices.
+    """Call every tool by itself on every question that it accepts, at the menu's prices.
 
     Args:
         environment: Executes tool calls.
@@ -115,7 +115,7 @@ def try_single_tools(
 
 
 def count_failures(replies: Sequence[ExpertReply]) -> dict[str, int]:
-    """Count the replies of tools that hold no answer.
+    """Count the replies of tools without an answer.
 
     Args:
         replies: Replies of any tools.
