@@ -8,6 +8,7 @@ A file of the user's own adds models without a change to params.yaml, on which t
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,22 @@ def read_model_settings(profile: str, own_file: Path | None = None) -> LLMSettin
         reason = " ".join(str(error).split())
         raise ParamsError(f"{own_file}: {reason}") from error
     return llm.model_copy(update={"models": llm.models | added.models})
+
+
+def write_model_file(path: Path, models: Mapping[str, Mapping[str, Any]]) -> Path:
+    """Writes a file of models, which `read_model_settings` and the router's commands read.
+
+    Args:
+        path: Of the file.
+        models: By name, the entry of a model: backend, base_url, model, price_in, price_out, ...
+
+    Returns:
+        The path.
+    """
+    # An object of JSON is one of YAML, too.
+    lines = [f"  {name}: {json.dumps(dict(entry))}" for name, entry in models.items()]
+    path.write_text("\n".join(["models:", *lines, ""]), encoding="utf-8")
+    return path
 
 
 def _check_mapping(own_file: Path, name: str, model: Any) -> Mapping[str, Any]:

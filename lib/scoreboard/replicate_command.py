@@ -24,7 +24,8 @@ INSTRUCTIONS = {
     "ONEDNN_MAX_CPU_ISA": "SSE41",
     "MKL_ENABLE_INSTRUCTIONS": "SSE4_2",
 }
-SKIPPED_LESSONS = ("11_bring_your_own",)  # a reader's own parts: nothing is claimed there
+# A reader's own parts: nothing is claimed there.
+SKIPPED_LESSONS = ("11_bring_your_own", "11a_own_parts")
 REPLACED_FOLDERS = ("lib", "notebooks")  # replaced whole; of data/ only inputs are replaced
 _IGNORED_FILES = shutil.ignore_patterns("__pycache__", ".*", "*.sqlite*")
 EXIT_INTERRUPTED = 130  # what shells report for Ctrl-C

@@ -1,21 +1,26 @@
-"""Tables and metrics of lesson 11: the reader's models, a fitted router, the requests that it served, and chains.
+"""Tables and metrics of lesson 11 and its appendix: the reader's models, a fitted router, served requests, and chains.
 
 Left out: what the reader copies from the lesson, which stands in its cells.
 """
 
+import io
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, redirect_stdout
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
-from lib import stats, tasks
+from lib import plots, stats, tasks
 from lib.config import LabSettings
 from lib.language_models.kv_cache_forward import Forward
+from lib.language_models.serving import model_sources, server
 from lib.language_models.training import pretraining, released_weights
 from lib.llm.chat_model import ChatModel, ChatRequest
 from lib.routers.fit_router import CONSTANT, MIXTURE, ROUTER, AverageQuality
+from lib.routers.serve_command import serve_in_background
 
 CHAIN_LENGTHS = (1, 2, 3, 4, 6)  # operations of the chains that a program and a lab model solve
 NUM_CHAINS = 60  # of each length
@@ -23,6 +28,34 @@ _USD_PER_1K = 1_000
 
 # From items to whether each is solved.
 Solver = Callable[[Sequence[tasks.Item]], Sequence[bool] | np.ndarray]
+
+
+def serve_lab_models(names: Sequence[str]) -> tuple[ExitStack, str]:
+    """Starts a server that speaks OpenAI's API, with lab models behind it, as a stand-in for a server of the reader's.
+
+    Args:
+        names: Of released lab models.
+
+    Returns:
+        The running server, which stops when its `close` is called, and its address.
+    """
+    models = {name: model_sources.load_released_model(name, released_weights.LAB) for name in names}
+    running_server = ExitStack()
+    address = running_server.enter_context(serve_in_background(server.app(models)))
+    return running_server, address
+
+
+def run_command(main: Callable[[list[str]], int], arguments: list[str], word: str) -> str:
+    """Runs a command of `python -m lib`, and returns the lines that it prints which contain a word.
+
+    Args:
+        main: Of the command's module.
+        arguments: As they stand on the command line.
+        word: What the lines contain.
+    """
+    with redirect_stdout(io.StringIO()) as output:
+        main(arguments)
+    return "\n".join(line for line in output.getvalue().splitlines() if word in line)
 
 
 def tabulate_models(outcomes: pd.DataFrame, model_names: Sequence[str]) -> pd.DataFrame:
@@ -59,6 +92,27 @@ def arrange_held_out(
     names = ["method", "budget"]
     cost_table = _USD_PER_1K * pd.DataFrame(cost).T.rename_axis(names)
     return cost_table, pd.DataFrame(accuracy).T.rename_axis(names)
+
+
+def plot_held_out(report_by_budget: Mapping[str, Mapping[str, Any]], budget: str) -> Figure:
+    """Accuracy over cost on held-out questions, with what the router gains over a mixture at one budget as the title.
+
+    Args:
+        report_by_budget: By name of the budget, the report of the router that was fitted for it.
+        budget: Name of the budget that the title speaks of; its points bear a ring.
+    """
+    gain = report_by_budget[budget]["gain_over"][MIXTURE]["value"]
+    title = f"At the {budget} budget a router is right {100 * gain:.0f} points more often than a mixture"
+    cost, accuracy = arrange_held_out(report_by_budget)
+    return plots.tradeoff_plot(
+        cost,
+        accuracy,
+        title,
+        "US dollars for 1,000 questions",
+        "share of correct answers",
+        rings=[(ROUTER, budget), (MIXTURE, budget)],
+        note=f"Rings: the {budget} budget.",
+    )
 
 
 def estimate_served_accuracy(answers: pd.DataFrame) -> pd.DataFrame:

@@ -42,5 +42,6 @@ QUIZ = Quiz(
             "c": "The router has to keep its budget from the first of them on.",
         },
     ),
+    before="## Keep and load",
 )
 quiz = QUIZ.answer

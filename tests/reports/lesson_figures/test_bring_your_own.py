@@ -6,6 +6,7 @@ import pytest
 from lib import config, stats, tasks
 from lib.llm.chat_model import ChatModel, Reply
 from lib.reports.lesson_figures import bring_your_own as lesson_tables
+from lib.routers import model_settings
 from lib.routers.fit_router import CONSTANT, MIXTURE, ROUTER, AverageQuality
 
 
@@ -42,6 +43,28 @@ def test_held_out_scores_are_arranged_by_method_and_budget():
     assert accuracy.index.names == ["method", "budget"]
     assert accuracy.loc[(ROUTER, "high"), "value"] == 0.9
     assert cost.loc[(MIXTURE, "low"), "value"] == pytest.approx(1.0)
+
+
+def test_the_title_says_at_which_budget_the_router_gains_and_rings_are_drawn_there():
+    reports = {"low": make_report(0.5, 0.001), "high": make_report(0.9, 0.002)}
+    figure = lesson_tables.plot_held_out(reports, "high")
+    assert figure.alt_text.startswith("At the high budget a router is right 10 points more often")
+    assert "Rings: the high budget." in figure._supxlabel.get_text()
+
+
+def test_of_what_a_command_prints_the_lines_with_a_word_are_returned():
+    def main(arguments):
+        print(f"an endpoint for {arguments[0]}\nseconds that differ\nno endpoint")
+
+    assert lesson_tables.run_command(main, ["me"], "endpoint") == "an endpoint for me\nno endpoint"
+
+
+def test_a_file_of_models_that_is_written_is_read_as_it_was_meant(tmp_path):
+    entry = {"backend": "endpoint", "base_url": "http://127.0.0.1:1/v1", "model": "m: {1}"}
+    entry |= {"price_in": 4e-8, "price_out": 0}
+    path = model_settings.write_model_file(tmp_path / "models.yaml", {"mine": entry})
+    model = model_settings.read_model_settings("smoke", path).models["mine"]
+    assert (model.backend, model.model, model.price_in) == ("endpoint", "m: {1}", 4e-8)
 
 
 def test_served_requests_are_counted_by_budget_and_model():
