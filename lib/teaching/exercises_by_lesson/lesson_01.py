@@ -95,7 +95,7 @@ EXERCISES = Exercises(
         15,
         "Write a reward of your own: a function of rewards (E, 3), each in [0, 1], and observations (E, 13) that "
         "returns (E,). More of an objective is never rewarded with less, a step with none of one objective with 0, and "
-        "(a, a, a) with a. Lesson 11 trains a policy on such a reward.",
+        "(a, a, a) with a. Appendix 11a trains a policy on such a reward.",
         nudge="which single number says how good the weakest objective is?",
         hint="the mean of (1, 1, 0) is not 0; what is?",
         answer=take_minimum,
