@@ -88,6 +88,16 @@ def test_nothing_that_chooses_once_surpasses_the_oracle(rows):
     assert not results.oracle_dominates(broken)
 
 
+def test_the_setup_says_how_long_was_trained_and_whether_the_oracle_is_a_bound(rows):
+    params = config.load("smoke")
+    setup = results.describe_setup(rows, params)
+    assert setup["oracle.dominates"] is True
+    assert setup["corl.updates"] == params.routing.updates["soft"]
+    assert setup["corl.seeds"] == params.routing.seeds
+    broken = rows.assign(reward=rows["reward"].where(rows["role"] != "oracle", 0.0))
+    assert results.describe_setup(broken, params)["oracle.dominates"] is False
+
+
 def test_a_question_of_which_a_reply_was_lost_is_left_out_for_all_baselines():
     """And the other questions keep their numbers."""
     study = make_study()

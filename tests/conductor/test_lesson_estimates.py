@@ -147,6 +147,17 @@ def test_advantages_weights_and_lengths_are_estimated(rows):
     assert setup["conductor.seeds"] == SEEDS and setup["conductor.steps"] == 3
 
 
+def test_what_is_kept_of_a_training_counts_the_open_categories(rows):
+    kept = lesson_estimates.collect_training_metrics(rows, SETTINGS)
+    assert kept["conductor.seeds"] == SEEDS and "conductor.weights.story.ppl" in kept
+    assert kept["gate.open"] == len(lesson_estimates.list_open_categories(rows, SETTINGS))
+    oracle = variants.ORACLE.label
+    nothing_to_learn = rows.copy()
+    is_oracle = nothing_to_learn["method"] == oracle
+    nothing_to_learn.loc[is_oracle, "correct"] = 0.0
+    assert lesson_estimates.collect_training_metrics(nothing_to_learn, SETTINGS)["gate.open"] == 0
+
+
 QUALITIES = {  # of the methods that are compared in the synthetic environment
     "Equal": 0.5,
     "Random": 0.45,
@@ -188,6 +199,14 @@ def test_metrics_of_the_synthetic_environment_are_differences_with_verdicts_weig
     better = rows["method"].eq("Conductor") & rows["style"].eq("map")
     rows.loc[better, "reward"] += 1.0
     assert lesson_estimates.collect_synthetic_metrics(rows)["glass.map.holds"] == 1.0
+
+
+def test_methods_are_compared_with_equal_weights_in_the_order_that_is_asked_for():
+    rows = make_synthetic_rows(np.random.default_rng(0))
+    central_rows = results_table.select(rows, style="centre")
+    above_equal = lesson_estimates.compare_with_equal(central_rows, ["Random", "Anchored 10%"])
+    assert list(above_equal.index) == ["Random", "Anchored 10%"]
+    assert above_equal["value"].tolist() == pytest.approx([-0.05, 0.1], abs=0.02)
 
 
 def test_titles_say_what_the_rows_say(rows):
