@@ -15,6 +15,7 @@ from lib.plots.scatter import tradeoff_plot
 from lib.plots.styles import EMPHASIS, FAINT, GREY, colour, label_like, marker, text_colour
 from lib.plots.theme import (
     DPI,
+    MAX_WIDTH,
     WIDTH,
     add_panels,
     escape_dollars,

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from lib.plots.inputs import join_descriptions, require_finite
 from lib.plots.styles import contrast_with_white
 from lib.plots.theme import (
+    MAX_WIDTH,
     escape_dollars,
     new_figure,
     theme,
@@ -51,7 +52,11 @@ def heatmap(
     cell_width = max(0.62, 0.09 * longest_number + 0.2, header_width)
     names_width = 0.085 * max(len(str(name)) for name in table.index)
     num_rows, num_columns = values.shape
-    width = max(4.2, min(cell_width * num_columns + names_width + 1.0, 13))
+    width = cell_width * num_columns + names_width + 1.0
+    width = max(4.2, min(width, MAX_WIDTH))
+    # Where cells are narrower than their numbers, the numbers get smaller.
+    cell_space = (width - names_width - 1.0) / num_columns
+    number_size = 10 * min(1.0, cell_space / (0.09 * longest_number + 0.1))
     figure = new_figure(title, width, 0.4 * num_rows + 1.7, note)
     axes = figure.subplots()
 
@@ -69,6 +74,7 @@ def heatmap(
         vmin=scale_min,
         vmax=scale_max,
         annot=np.array(cell_texts),
+        annot_kws={"fontsize": number_size},
         fmt="",
         cmap="PuOr" if is_signed else "Blues",
         cbar=False,

@@ -116,7 +116,7 @@ def line_plot(
     panel_names = [""] if panels is None else list(dict.fromkeys(frame[panels]))
     one_line_per_panel = panels == by
     num_panels = len(panel_names)
-    across = 3 if one_line_per_panel or num_panels % 3 == 0 else 2
+    across = 3 if one_line_per_panel else 2
     if layout.is_narrow:
         # Two panels without names beside their lines fit on a phone.
         across = 2 if one_line_per_panel else layout.max_across

@@ -11,6 +11,7 @@ import matplotlib
 import numpy as np
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
+from PIL import Image
 
 from lib.plots.theme import DPI, theme
 
@@ -44,7 +45,14 @@ def render_png(figure: Figure) -> bytes:
     buffer = io.BytesIO()
     with theme():
         figure.savefig(buffer, format="png", dpi=DPI, metadata={"Software": None})
-    return buffer.getvalue()
+    # A drawing has few colours: with a palette of them the file is a third as large, and looks the same.
+    with Image.open(buffer) as picture:
+        drawing = picture.convert("RGB").quantize(
+            256, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE
+        )
+    small_buffer = io.BytesIO()
+    drawing.save(small_buffer, format="png", optimize=True, dpi=(DPI, DPI))
+    return small_buffer.getvalue()
 
 
 def render_svg(figure: Figure) -> bytes:

@@ -112,13 +112,13 @@ def tradeoff_plot(
                 Line2D([], [], color=shade, marker=marker, ls="", label=escape_dollars(method))
             )
 
-    across = min(len(panel_names), 3, layout.max_across)
+    across = min(len(panel_names), 2, layout.max_across)
     if layout.is_narrow:
         size = (layout.max_width, 3.4 * len(panel_names) + 0.22 * len(handles))
     elif size is None:
         num_panel_rows = -(-len(panel_names) // across)
-        height = 4.6 if len(panel_names) == 1 else 4.0 * num_panel_rows
-        size = (WIDTH + 2.6 * (across - 1), height)
+        height = 4.6 if len(panel_names) == 1 else 3.6 * num_panel_rows
+        size = (layout.max_width if across > 1 else WIDTH, height)
     figure = new_figure(title, *size, " ".join(notes).strip())
     ringed_groups = _find_front(x) if rings == "front" else set(rings)
     if layout.is_narrow:

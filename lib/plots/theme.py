@@ -28,6 +28,7 @@ from lib.plots.styles import GREY, text_colour
 
 DPI = 110
 WIDTH = 7.6  # inches; about the width of a notebook's text
+MAX_WIDTH = 8.1  # inches of any figure: 891 pixels as PNG, which a page shows without making the text smaller
 NAME_WIDTH = 26  # characters of a name on one line
 PHONE_WIDTH = 3.6  # inches; what a phone of 390 pixels shows at its natural size
 
@@ -57,7 +58,7 @@ class Layout:
         return wrap_name(text, 2 * self.max_name_width) if self.is_narrow else text
 
 
-WIDE = Layout(max_across=100, max_width=100.0, max_name_width=100)
+WIDE = Layout(max_across=100, max_width=MAX_WIDTH, max_name_width=100)
 NARROW = Layout(max_across=1, max_width=PHONE_WIDTH, max_name_width=15)
 
 _RC = {  # DejaVu Sans ships with matplotlib, so that every machine draws the same
@@ -122,7 +123,7 @@ def new_figure(title: str, width: float = WIDTH, height: float = 4.0, note: str 
 
     Args:
         title: The message.
-        width: Inches.
+        width: Inches; a figure is never wider than `MAX_WIDTH`.
         height: Inches, without the second and later lines of a long title or note.
         note: What the marks mean.
 
@@ -131,6 +132,7 @@ def new_figure(title: str, width: float = WIDTH, height: float = 4.0, note: str 
     """
     if not title.strip():
         raise ValueError("a figure needs a title that states its message")
+    width = min(width, MAX_WIDTH)
     figure = Figure(figsize=(width, height), dpi=DPI, layout="constrained")
     FigureCanvasAgg(figure)  # text can be measured before anything is saved
     figure.get_layout_engine().set(w_pad=0.08, h_pad=0.07)

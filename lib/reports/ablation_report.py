@@ -83,16 +83,15 @@ def draw_gains(comparison: Comparison) -> Figure:
 
     main = comparison.main
     summary = summarize_clear_changes(comparison.gains[main.column], main.label)
-    panels_across = min(3, len(comparison.measures))
     return plots.forest_plot(
         gains,
         f"{describe_change(comparison)}: {summary}",
         {measure.column: f"change in {measure.label}" for measure in comparison.measures},
         line=0,
         like=gains["look"].to_dict(),
-        across=panels_across,
-        wide=4.2 + 2.6 * (panels_across - 1) + 1.5,
-        name=60,
+        across=2,
+        wide=plots.MAX_WIDTH,
+        name=36,
         note=note,
     )
 
@@ -135,8 +134,8 @@ def draw_system(
         f"change in {measure.label}",
         line=0,
         like=gains["look"].to_dict(),
-        wide=8.5,
-        name=60,
+        wide=plots.MAX_WIDTH,
+        name=44,
         note=note,
     )
 
@@ -166,9 +165,8 @@ def compare_rules(comparisons: Mapping[str, Comparison]) -> tuple[Figure, pd.Dat
         f"change in {main.label}",
         line=0,
         like=gains["look"].to_dict(),
-        across=len(comparisons),
-        wide=11,
-        name=60,
+        wide=plots.MAX_WIDTH,
+        name=36,
         note="Over seeds. " + MARKS,
     )
     usual_levels, changes = {}, {}
@@ -332,7 +330,7 @@ def draw_side_by_side(comparisons: Sequence[Comparison]) -> Figure:
     if num_omitted:
         note += f" Not shown, for what they are held against is 0: {num_omitted}."
     if not num_rows:
-        return plots.new_figure(summarize_all(comparisons), 10.5, 1.4, note)
+        return plots.new_figure(summarize_all(comparisons), plots.MAX_WIDTH, 1.4, note)
 
     gains = pd.concat(relative_gains, names=["about"])
     about = gains.index.get_level_values("about")
@@ -345,8 +343,8 @@ def draw_side_by_side(comparisons: Sequence[Comparison]) -> Figure:
         "change of the first measure, % of what it is held against",
         line=0,
         like=gains["look"].to_dict(),
-        wide=10.5,
-        name=90,
+        wide=plots.MAX_WIDTH,
+        name=48,
         note=note,
     )
     (axes,) = figure.axes

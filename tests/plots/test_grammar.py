@@ -1,5 +1,6 @@
 """Figures are the same bytes each time, draw what they were given, and say what they cannot draw."""
 
+import io
 import itertools
 import re
 import subprocess
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.colors import to_rgb
 from matplotlib.text import Text
+from PIL import Image
 
 from lib import plots
 from lib.config import ROOT
@@ -578,3 +580,12 @@ def test_numbers_of_an_svg_are_rounded_in_coordinates_alone():
     texts = re.findall(r"<text[^>]*>([^<]*)</text>", svg)
     assert {"0.0550", "0.0625"} <= set(texts)
     assert not re.search(r'(?:x|y|d|points)="[^"]*\d\.\d{2,}', svg)
+
+
+def test_no_picture_is_wider_than_a_page_shows_without_making_its_text_smaller():
+    table = pd.DataFrame(np.eye(12), index=[f"a long name {row}" for row in range(12)])
+    figures = [plots.heatmap(table, "Wide"), plots.new_figure("Wider", width=14.0)]
+    for figure in figures:
+        picture = Image.open(io.BytesIO(plots.render_png(figure)))
+        assert picture.width <= 900 and picture.mode == "P"
+        assert plots.render_png(figure) == plots.render_png(figure)

@@ -9,6 +9,7 @@ import pytest
 
 from lib import stats
 from lib.config import ROOT
+from lib.experiment import results_table
 from lib.language_models.training.model_cards import TokenPrice
 from lib.teaching.solution_cells import blank_functions, is_solution
 
@@ -51,7 +52,8 @@ def make_names() -> dict:
         "np": np,
         "stats": stats,
         "settings": types.SimpleNamespace(lab=lab),
-        "in_sight": {"lab-nano": TokenPrice(2e6, 2e-6, 0.021)},
+        "results_table": results_table,
+        "prices": {"lab-nano": TokenPrice(2e6, 2e-6, 0.021)},
         "replies": pd.DataFrame([reply]),
         "dev": outcomes[outcomes["split"] == "dev"],
         "test": outcomes[outcomes["split"] == "test"],

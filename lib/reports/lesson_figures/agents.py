@@ -76,28 +76,37 @@ def draw_workflow_graphs() -> Figure:
     roles = dict.fromkeys(role for g in graphs.values() for role, _ in g.nodes)
     legend = ", ".join(f"{abbreviate_role(role)} {role}" for role in roles)
     note = (
-        f"{legend}. Solid: is shown what the other left. "
-        "Dashed: waits for it, and is shown nothing."
+        f"{legend}. Solid arrow: reads what the other wrote. "
+        "Dashed: waits for it, and reads nothing."
     )
-    only_waiting = [
-        name for name, g in graphs.items() if not all(has_content for *_, has_content in g.edges)
-    ]
+    num_sources = pd.Series({name: count_sources_of_answer(g) for name, g in graphs.items()})
+    fewest, most = num_sources.idxmin(), num_sources.idxmax()
     title = (
-        f"{len(graphs)} workflows; a call waits without being shown anything in "
-        f"{', '.join(only_waiting) or 'none'}"
+        f"What the answer rests on: the answerer reads {num_sources[fewest]} earlier calls in "
+        f"{fewest}, up to {num_sources[most]} in {most}"
     )
-    figure = plots.new_figure(title, plots.WIDTH + 2.2, 6.4, note)
+    figure = plots.new_figure(title, plots.MAX_WIDTH, 6.4, note)
     descriptions = [_describe_graph(name, g) for name, g in graphs.items()]
     message = "Which agent reads what of the others in each workflow"
     figure.alt_text = plots.join_descriptions(message, descriptions)
     figure.data = pd.DataFrame({"workflow": list(graphs), "calls and what they read": descriptions})
     panels = plots.add_panels(figure, len(graphs))
     for i, (axes, (name, g)) in enumerate(zip(panels, graphs.items(), strict=True)):
-        fewest, most = g.calls
-        num_calls = f"{fewest} to {most}" if most > fewest else f"{fewest}"
-        axes.set_title(f"{name}: {num_calls} call{'s' if most > 1 else ''}")
+        fewest_calls, most_calls = g.calls
+        num_calls = f" ({fewest_calls} to {most_calls} calls)"
+        axes.set_title(name + (num_calls if most_calls > fewest_calls else ""))
         _draw_graph(axes, g, label_lanes=i % 3 == 0)  # three panels in a row
+        axes.set_xlabel("order of the calls" if i + 3 >= len(graphs) else "")
     return figure
+
+
+def count_sources_of_answer(graph: Graph) -> int:
+    """How many earlier calls the answerer is shown."""
+    count = 0
+    for _, target, has_content in graph.edges:
+        role, _ = graph.nodes[target]
+        count += has_content and role == "answerer"
+    return count
 
 
 def _describe_graph(name: str, graph: Graph) -> str:

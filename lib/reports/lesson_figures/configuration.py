@@ -149,13 +149,19 @@ def draw_gain_of_choosing(map_rows: pd.DataFrame, interaction: float) -> Figure:
     """
     rows = results_table.select(map_rows, interaction=interaction)
     rows = rows.assign(noise_level=rows["noise"].map("noise {:g}".format))
+    headroom = stats.mean(rows, "gap", "noise_level")
     mean_by_measure = {
-        "headroom, in reward": stats.mean(rows, "gap", "noise_level"),
-        "episodes until above the constant": stats.mean(rows, "episodes", "noise_level"),
+        "headroom over the best constant, in reward": headroom,
+        "episodes until above the best constant": stats.mean(rows, "episodes", "noise_level"),
     }
     # A row for each level of noise, a panel for each measure.
     table = pd.concat(mean_by_measure, names=["measure"]).swaplevel()
-    return plots.forest_plot(table, f"Interaction {interaction:g}: what is to be gained, and when")
+    title = (
+        f"Interaction {interaction:g}: choosing by the kind of question can gain "
+        f"{headroom['value'].min():.2f} to {headroom['value'].max():.2f} of reward, and "
+        f"{rows['passed'].sum():.0f} of {len(rows)} policies end above the best constant"
+    )
+    return plots.forest_plot(table, title)
 
 
 def label_methods(tests: pd.DataFrame, settings: Params) -> dict[str, str]:
@@ -481,7 +487,7 @@ def draw_rewards_by_workflow(tried: pd.DataFrame) -> Figure:
         f"{low:g} or above {high:g}"
     )
     note = "Width, or points: episodes with this reward. Configurations were declared, not learned."
-    figure = plots.new_figure(title, plots.WIDTH + 2.0, 6.0, note)
+    figure = plots.new_figure(title, plots.MAX_WIDTH, 6.0, note)
     workflows = [name for name in WORKFLOWS if name in set(episodes["workflow"])]
     kinds = [kind.name for kind in KINDS if kind.name in set(episodes["group"])]
     panels = plots.add_panels(figure, len(kinds), sharex=True, sharey=True)

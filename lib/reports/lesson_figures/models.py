@@ -12,11 +12,13 @@ from IPython.display import display
 from matplotlib.figure import Figure
 
 from lib import plots, stats
+from lib.budgeted_routing import expert_outcomes
 from lib.language_models.generation import Generation
 from lib.language_models.tokenizer import get_tokenizer
 from lib.plots.render import render_png
 from lib.plots.sliders import live
 from lib.plots.styles import EMPHASIS
+from lib.rl import call_protocol
 
 LADDER = ["lab-nano", "lab-mini", "lab-large"]  # from the cheapest to the most expensive
 CONTROL = "lab-control"  # the size of lab-mini, the training chains of lab-large
@@ -49,14 +51,19 @@ def plot_training_curves(
     panels = curves.groupby("model", sort=False)
     num_lines = -(-len(panels) // 3)  # three panels side by side
     note = "Grey: loss on the training corpus, nats per token, left. Colour: accuracy on dev items, right."
-    figure = plots.new_figure(title, 10, 2.6 * num_lines + 0.6, note)
-    for axes, (name, rows) in zip(plots.add_panels(figure, len(panels)), panels, strict=True):
+    figure = plots.new_figure(title, plots.MAX_WIDTH, 2.4 * num_lines + 0.6, note)
+    all_axes = plots.add_panels(figure, len(panels))
+    for index, (axes, (name, rows)) in enumerate(zip(all_axes, panels, strict=True)):
+        is_leftmost = index % 3 == 0
+        is_rightmost = index % 3 == 2 or index == len(panels) - 1
         sns.lineplot(rows, x="step", y="loss", color=plots.FAINT, ax=axes)
         axes.set(title=name, xlabel="updates", yscale="log")
+        axes.set_ylabel("loss" if is_leftmost else "")
         right_axes = axes.twinx()
         colour = plots.colour(name)
         sns.lineplot(rows, x="step", y="accuracy", color=colour, marker="o", ax=right_axes)
         right_axes.set_ylim(-0.02, 1.02)
+        right_axes.set_ylabel("accuracy" if is_rightmost else "")
         right_axes.grid(False)
     return figure
 
@@ -196,6 +203,175 @@ def tabulate_models(
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("model")
 
 
+def plot_price(chains: pd.DataFrame) -> tuple[Figure, str]:
+    """Draws accuracy against price, and the line of random mixtures.
+
+    Args:
+        chains: Replies to chains, rows with method, correct and cost_usd.
+
+    Returns:
+        The figure, and its title: what the best model costs beside the cheapest, and gains.
+    """
+    cost = stats.mean(chains.assign(cost_usd=1000 * chains["cost_usd"]), "cost_usd", "method")
+    quality = stats.mean(chains, "correct", "method")
+    cheapest = {"method": cost["value"].idxmin()}
+    best = {"method": quality["value"].idxmax()}
+    cost_ratio = stats.ratio(chains, "cost_usd", best, cheapest)["value"].iloc[0]
+    points = 100 * stats.paired_difference(chains, "correct", best, cheapest)["value"].iloc[0]
+    title = (
+        f"{best['method']} costs {cost_ratio:.0f} times as much as {cheapest['method']}, "
+        f"for {points:.0f} points of accuracy"
+    )
+    labels = (title, "dollars per 1,000 questions", "accuracy")
+    return plots.tradeoff_plot(cost, quality, *labels, line="mixtures"), title
+
+
+def plot_experts(replies: pd.DataFrame) -> Figure:
+    """Draws the accuracy of every expert on every kind of question; rows with method, group and correct."""
+    by_kind = replies.pivot_table(index="method", columns="group", values="correct", sort=False)
+    best_by_kind = by_kind.idxmax()
+    if best_by_kind.nunique() == 1:
+        title = f"{best_by_kind.iloc[0]} is best for every kind of question"
+    else:
+        number = best_by_kind.nunique()
+        title = f"No model is best for every kind of question: {number} models are needed"
+    return plots.heatmap(by_kind, title, "kind of question", "model")
+
+
+def plot_families(replies: pd.DataFrame) -> Figure:
+    """Draws the accuracy of every model in every family; rows with method, group and correct."""
+    by_family = replies.pivot_table(index="method", columns="group", values="correct", sort=False)
+    by_family = by_family.dropna(axis=1)
+    best = by_family.idxmax().where(by_family.max() > 0, "nobody")
+    best_families = [f"{name} in {', '.join(best.index[best == name])}" for name in best.unique()]
+    number = "No" if best.nunique() > 1 else "One"
+    title = f"{number} model is best everywhere: {'; '.join(best_families)}"
+    return plots.heatmap(by_family, title, "family", "model")
+
+
+def plot_temperatures(by_temperature: pd.DataFrame) -> Figure:
+    """Draws accuracy over temperature, a line for each model; estimates by method and temperature."""
+    values = by_temperature["value"].unstack("temperature").loc[LADDER]
+    coldest, hottest = values.columns[0], values.columns[-1]
+    ends = values[[coldest, hottest]]
+    changes = [f"{name} {cold:.0%} to {hot:.0%}" for name, cold, hot in ends.itertuples()]
+    title = f"From temperature {coldest:g} to {hottest:g}: {', '.join(changes)}"
+    labels = ("temperature", "value", "method", title, "temperature", "accuracy")
+    return plots.line_plot(by_temperature.reset_index(), *labels, seed=None)
+
+
+def plot_probes(probes: pd.DataFrame) -> Figure:
+    """Draws the accuracy of linear probes over layers, a panel for each class that they predict.
+
+    Args:
+        probes: Estimates by method ("lab-policy", "untrained", "best constant"), group and layer.
+    """
+    best_layer = probes["value"].groupby(["group", "method"]).max().unstack()
+    added = (best_layer["lab-policy"] - best_layer["untrained"]).drop("category")
+    title = (
+        f"The probe finds the category in {best_layer.loc['category', 'lab-policy']:.0%} of "
+        f"prompts; training adds most for the difficulty of {added.idxmax()} "
+        f"({100 * added.max():+.0f} points)"
+    )
+    labels = ("layer", "value", "method", title, "layer (0: embedding)", "accuracy")
+    style = {"panels": "group", "dashed": ["best constant"], "roles": {"untrained": "start"}}
+    return plots.line_plot(probes.reset_index(), *labels, seed=None, **style)
+
+
+def select_wrong_replies(replies: pd.DataFrame) -> pd.DataFrame:
+    """The first wrong reply of each model where it is mostly correct, and where it mostly fails.
+
+    Args:
+        replies: Rows with method, group, style, difficulty, correct, prompt, reply and answer.
+
+    Returns:
+        prompt, reply and answer by method and where: correct on at least half of the items, or on less than a quarter.
+    """
+    cell_columns = ["method", "group", "style", "difficulty"]
+    cell_accuracy = replies.groupby(cell_columns)["correct"].transform("mean")
+    labels = ["mostly correct", "mostly wrong"]
+    where = np.select([cell_accuracy >= 0.5, cell_accuracy < 0.25], labels, "")
+    wrong_replies = replies.assign(where=where, reply=replies["reply"].str[:160])
+    wrong_replies = wrong_replies[(wrong_replies["correct"] == 0) & (where != "")]
+    first_wrong = wrong_replies.groupby(["method", "where"], sort=False)
+    return first_wrong[["prompt", "reply", "answer"]].first()
+
+
+def estimate_other_headroom(rows_by_choice: Mapping[str, pd.DataFrame]) -> dict[str, pd.Series]:
+    """Headroom of choices that have no budgets; by choice, rows of dev and test with method, item, sample, correct."""
+    estimates = {}
+    for choice, rows in rows_by_choice.items():
+        dev, test = rows[rows["split"] == "dev"], rows[rows["split"] == "test"]
+        estimates[choice] = stats.headroom(dev, test, "correct").iloc[0]
+    return estimates
+
+
+def arrange_headroom(
+    routing_headroom: pd.DataFrame, other_headroom: Mapping[str, pd.Series]
+) -> pd.DataFrame:
+    """Puts the headroom of all choices into one table.
+
+    Args:
+        routing_headroom: Of the experts of lesson 05, by budget.
+        other_headroom: Of "tools" and "configuration".
+
+    Returns:
+        Estimates, indexed by "choice".
+    """
+    rows = {"experts, no limit": routing_headroom.loc[expert_outcomes.NO_LIMIT]}
+    for word in call_protocol.BUDGET_WORDS:
+        rows[f"experts, {word} budget"] = routing_headroom.loc[word]
+    rows["tools"] = other_headroom["tools"]
+    rows["agent configurations"] = other_headroom["configuration"]
+    table = pd.DataFrame(rows).T.drop(columns="constant").infer_objects()
+    return table.rename_axis("choice")
+
+
+def collect_headroom(
+    routing_headroom: pd.DataFrame, other_headroom: Mapping[str, pd.Series]
+) -> dict[str, pd.Series]:
+    """The metrics `gate.*` of what `arrange_headroom` takes."""
+    metrics = {"gate.routing.headroom": routing_headroom.loc[expert_outcomes.NO_LIMIT]}
+    for word in call_protocol.BUDGET_WORDS:
+        metrics[f"gate.routing.{word}.headroom"] = routing_headroom.loc[word]
+    for choice, estimate in other_headroom.items():
+        metrics[f"gate.{choice}.headroom"] = estimate
+    return metrics
+
+
+def collect_ladder(ladder_checks: pd.DataFrame, accuracy: pd.DataFrame) -> dict[str, object]:
+    """The metrics of the ladder: accuracy at every length that is checked, and whether all checks hold.
+
+    Args:
+        ladder_checks: Of `check_ladder`.
+        accuracy: Estimates by style, method and difficulty.
+    """
+    lengths = list(zip(ladder_checks["method"], ladder_checks["difficulty"], strict=True))
+    metrics: dict[str, object] = {}
+    for name, length in [*lengths, (CONTROL, 8)]:
+        key = f"{name.removeprefix('lab-')}.chain.{length}.accuracy"
+        metrics[key] = accuracy.loc["plain", name, length]
+    metrics["ladder.holds"] = bool(ladder_checks["holds"].all())
+    return metrics
+
+
+def measure_spread(comparisons: pd.DataFrame, seed: int) -> tuple[float, float]:
+    """How far another training moves accuracy in a family, wordings together.
+
+    Args:
+        comparisons: Rows with model, skill, seed, machine and value, a difference of accuracy.
+        seed: Of the shipped models.
+
+    Returns:
+        The largest difference under another seed, and the largest under the same seed on another machine.
+    """
+    families = comparisons["skill"].str.split().str[0].rename("family")
+    columns = ["model", families, "seed", "machine"]
+    by_training = comparisons.groupby(columns)["value"].mean().abs()
+    is_other_seed = by_training.index.get_level_values("seed") != seed
+    return float(by_training[is_other_seed].max()), float(by_training[~is_other_seed].max())
+
+
 def plot_headroom(headroom_by_choice: pd.DataFrame) -> Figure:
     """Draws the headroom of every choice, beside the least that counts.
 
@@ -237,7 +413,7 @@ def plot_reliability(replies: pd.DataFrame) -> tuple[Figure, str]:
     note = "Confidence: probability of the whole reply. Dots grow with their share of replies. Dotted: calibrated."
     groups = by_bin.groupby("method", sort=False)
     with plots.theme():
-        figure = plots.new_figure(title, 9, 2.5 * -(-len(groups) // 3) + 0.6, note)
+        figure = plots.new_figure(title, plots.MAX_WIDTH, 2.5 * -(-len(groups) // 3) + 0.6, note)
         all_axes = plots.add_panels(figure, len(groups), sharex=True, sharey=True)
         for axes, (name, rows) in zip(all_axes, groups, strict=True):
             axes.axline((0, 0), (1, 1), color=plots.GREY, linestyle=":")
