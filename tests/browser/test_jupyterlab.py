@@ -50,6 +50,7 @@ SCROLL_TO_TOP = "document.querySelector('.jp-WindowedPanel-outer').scrollTop = 0
 SCROLL = """(() => { const e = document.querySelector('.jp-WindowedPanel-outer'), before = e.scrollTop;
     e.scrollTop += 0.7 * e.clientHeight; return e.scrollTop > before; })()"""
 KNOBS = "document.querySelectorAll('.jp-Notebook .slider fieldset.knobs')"
+NUM_POSITIONS = f"{KNOBS}[%d].elements.length"
 FOCUS = f"""(() => {{ const e = {KNOBS}[%d].querySelector(':checked');
     e.scrollIntoView({{block: 'center'}}); e.focus(); }})()"""
 # The checked position of a knob, and the classes of the pictures of its slider that can be seen.
@@ -195,6 +196,9 @@ def test_a_lesson_runs_in_jupyterlab_and_its_slider_moves_by_the_keyboard(
                 what, lambda: scroll_to_slider(browser, session) == num_knobs, MAX_START_SECONDS
             )
         for knob in range(num_knobs):
+            # At `smoke` some knobs have nowhere to move to.
+            if browser.evaluate(session, NUM_POSITIONS % knob) == 1:
+                continue
             browser.evaluate(session, FOCUS % knob)
             label, [picture] = browser.evaluate(session, POSITION % knob)
             browser.press(session, "ArrowRight")
