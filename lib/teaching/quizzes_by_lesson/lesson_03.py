@@ -1,4 +1,4 @@
-"""The quiz of lesson 03: items and verifiers, and why accuracy leaps."""
+"""The quiz of lesson 03: items and verifiers, and why accuracy rises in jumps."""
 
 from lib.teaching.quizzes_by_lesson import Quiz, QuizQuestion
 
@@ -26,7 +26,7 @@ QUIZ = Quiz(
         },
     ),
     QuizQuestion(
-        "During training the loss falls smoothly while accuracy leaps. Why?",
+        "During training the loss falls steadily while accuracy rises in jumps. Why?",
         (
             "the verifier becomes more lenient",
             "the loss is a mean over tokens, and an answer needs every step right",
