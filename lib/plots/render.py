@@ -45,10 +45,11 @@ def render_png(figure: Figure) -> bytes:
     buffer = io.BytesIO()
     with theme():
         figure.savefig(buffer, format="png", dpi=DPI, metadata={"Software": None})
-    # A drawing has few colours: with a palette of them the file is a third as large, and looks the same.
+    # A drawing has few colours: with a palette of them the file is a third as large, and looks the same. Other ways to
+    # choose the palette lose the colours of small marks.
     with Image.open(buffer) as picture:
         drawing = picture.convert("RGB").quantize(
-            256, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE
+            256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE
         )
     small_buffer = io.BytesIO()
     drawing.save(small_buffer, format="png", optimize=True, dpi=(DPI, DPI))

@@ -8,7 +8,6 @@ scoreboard, has no place on it. Left out: the parameters' values, which stand in
 
 import argparse
 import base64
-import io
 import re
 import subprocess
 import sys
@@ -104,7 +103,6 @@ READERS = {  # who reads: lessons to begin with, the first that is there; and wh
 GLOSSARY = "glossary.html"
 COURSE = "course.html"
 CUT = "smoke"  # the profile that only shows that everything runs
-EMBEDDED_COLOURS = 128  # of a figure on the page
 LONGEST = 200  # characters of a finding that the overview quotes whole
 
 
@@ -521,25 +519,10 @@ def _embed_figure(card: dict[str, Any], reports: Path) -> dict[str, Any]:
 
 
 def _embed_png(path: Path) -> dict[str, Any]:
-    """Encodes a PNG as a data URI, its colours reduced to a palette, which takes a third of the bytes.
-
-    Args:
-        path: The PNG.
-
-    Returns:
-        The data URI, and width and height in pixels.
-    """
+    """A PNG as a data URI with its size."""
     with Image.open(path) as image:
         width, height = image.size
-        on_white = Image.new("RGBA", image.size, "white")
-        on_white.alpha_composite(image.convert("RGBA"))
-    # Other ways to choose the colours lose those of small marks.
-    palette_image = on_white.convert("RGB").quantize(
-        EMBEDDED_COLOURS, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE
-    )
-    png = io.BytesIO()
-    palette_image.save(png, "PNG", optimize=True)
-    uri = f"data:image/png;base64,{base64.b64encode(png.getvalue()).decode()}"
+    uri = f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}"
     return {"uri": uri, "width": width, "height": height}
 
 
