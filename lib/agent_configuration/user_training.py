@@ -410,17 +410,20 @@ class UserTraining:
         return pd.concat(tables, ignore_index=True)
 
     def run(self) -> TrainingOutcome:
-        """Evaluate the start, train, and evaluate everything; what an earlier call has done is read.
+        """Train the configurator, and evaluate it on the test questions with all baselines and the oracle.
+
+        Stages that an earlier call of the command has finished are read from its files.
 
         Returns:
-            The rows of all methods.
+            An evaluated episode per row: of the untrained policy, of the trained one, and of the baselines with the
+            oracle; also the rollouts and learning curves of the training, and its seconds.
         """
         start = self.evaluate_start()
-        tried = self.try_candidates()
+        candidate_rows = self.try_candidates()
         self.start_trainings()
         self.train()
         trained = self.evaluate_trained()
-        baseline_rows = self.evaluate_baselines(tried)
+        baseline_rows = self.evaluate_baselines(candidate_rows)
         tables = [start, trained, baseline_rows]
         if self.inputs.options.oracle:
             tables.append(self.try_candidates_on_test())

@@ -183,10 +183,13 @@ class World:
 
 
 def _open_decision_model(run: JobRun, settings: OrchestrationSettings) -> DecisionModel:
-    """Open the decision model of a job: constrained, prompted, or lab-orchestrator (a small model trained here).
+    """Open the model that picks a policy at every step of an episode.
+
+    A job of the kind "constrained model" has it trained by another job, in whose folder it lies; in every other job it
+    is a language model that is prompted.
 
     Args:
-        run: The job, whose settings name and describe the model.
+        run: The job; its settings name the model and say what it is told of itself.
         settings: The section `orchestration` of params.yaml.
 
     Returns:

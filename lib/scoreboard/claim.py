@@ -154,7 +154,7 @@ class Claim(BaseModel):
             raise ValueError(f"need is {self.need}, but there are only {len(self.test)} tests")
 
         for text in self.test:
-            self._check_test(text)
+            self._check_expression(text)
 
         # A magnitude is shown beside the paper's number, so it needs exactly one of each.
         has_comparable_number = len(self.test) == 1 and self.number is not None
@@ -166,7 +166,7 @@ class Claim(BaseModel):
             raise ValueError("gate and control are of a direction, and metrics of its `lesson`")
         if self.control:
             for text in self.control.test:
-                self._check_test(text)
+                self._check_expression(text)
 
         # Lessons keep what they measured in synthetic environments under keys that begin so.
         prefixes = ("glass.", "synthetic.")
@@ -177,14 +177,18 @@ class Claim(BaseModel):
             )
         return self
 
-    def _check_test(self, text: str) -> None:
-        """Checks that a test expression suits the kind of the claim.
+    def _check_expression(self, text: str) -> None:
+        """Checks that an expression can decide the claim, which is a formula, a direction or a magnitude of a paper.
+
+        A formula is an equation or bound that a paper states, a direction says which of two methods is better, and a magnitude
+        is compared without a verdict.
 
         Args:
-            text: The expression, such as "{05_some_lesson: reward.gain} > 0".
+            text: An expression over metrics of lessons, such as "{05_some_lesson: reward.gain} > 0".
 
         Raises:
-            ValueError: Its comparison is not allowed for this kind, or it reads no metric or one of no lesson.
+            ValueError: Its comparison is not one for this kind of claim, a metric has no lesson, or a direction reads
+                no metric.
         """
         test = expressions.parse_test(text, set(self.quotes), FUNCTIONS)
         allowed = _ALLOWED_COMPARISONS[self.kind]

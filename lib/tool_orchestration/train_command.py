@@ -336,7 +336,11 @@ def train(options: argparse.Namespace) -> None:
         )
         share = join_processes(needs_several=options.sharded)
         groups = divide_batch(share.divide(loop.batch), settings.rollouts)
-        for sentence in (*inputs.notes, inputs.questions.note, plan_run(inputs, settings, loop)):
+        for sentence in (
+            *inputs.notes,
+            inputs.questions.note,
+            describe_largest_cost(inputs, settings, loop),
+        ):
             progress.say(sentence)
         model_settings = make_model_settings(options, settings.temperature)
         memory = plan_run_memory(
@@ -408,21 +412,24 @@ def divide_batch(num_episodes: int, rollouts: int) -> int:
     return groups
 
 
-def plan_run(inputs: RunInputs, settings: ToolSettings, loop: LoopSettings) -> str:
-    """Plan the calls of the run.
+def describe_largest_cost(inputs: RunInputs, settings: ToolSettings, loop: LoopSettings) -> str:
+    """Computes how many calls of experts a training can make at most, and what they can cost at most.
 
     Args:
         inputs: Questions, models and prices.
         settings: Settings of ToolOrchestra.
-        loop: Updates, batch and lengths of turns.
+        loop: Number of updates, episodes in a batch, and tokens in a turn.
 
     Returns:
-        A sentence with their largest number and cost.
+        A sentence with the largest number of calls and the largest cost in dollars.
     """
-    num_conditions = 1 + len(STEERING_USERS)
+    training_episodes = loop.num_updates * loop.batch
+    # Test questions are answered before and after the training: by every user that the evaluation distinguishes.
+    num_users = 1 + len(STEERING_USERS)
+    test_episodes = 2 * num_users * len(inputs.questions.test)
     plan = CallPlan(
-        episodes=loop.num_updates * loop.batch + 2 * num_conditions * len(inputs.questions.test),
-        calls_per_episode=settings.rounds - 1,
+        episodes=training_episodes + test_episodes,
+        calls_per_episode=settings.rounds - 1,  # the last round answers
         baseline_questions=len(inputs.questions.baseline_train) + len(inputs.questions.test),
         query_tokens=loop.turn_tokens,
     )

@@ -90,14 +90,17 @@ def _explain_look(to_try: Sequence[PolicyScore], view: PromptView) -> str:
 
 
 def _explain_pick(ranked: Sequence[PolicyScore], view: PromptView) -> str:
-    """Say why the first of the ranked policies is picked, with the numbers that decided.
+    """Say why the best policy is picked: its expected value, the evidence for it, and that of the second best.
+
+    A policy could also be tried on a copy of the environment before it is picked. Where only the price of the replies
+    that a trial takes prevents this, a second sentence says so.
 
     Args:
-        ranked: Scores of the policies that could be picked, best first.
-        view: What the prompt shows.
+        ranked: Expected values of the policies that could be picked, best first.
+        view: What the prompt of the model that picks shows: the budget, and whether trials are allowed.
 
     Returns:
-        One or two sentences; the second where only the price of further replies kept it from trying policies.
+        One or two sentences.
     """
     best = ranked[0]
     grounds = f" ({best.reasons})" if best.reasons else ", a guess without any figures,"
@@ -105,9 +108,9 @@ def _explain_pick(ranked: Sequence[PolicyScore], view: PromptView) -> str:
     if len(ranked) > 1:
         explanation += f", {ranked[1].name} to {ranked[1].value:.2f}"
 
-    may_try = view.at_once and not view.is_final
+    trials_allowed = view.at_once and not view.is_final
     shows_price = view.budget and view.budget.typical_reply
-    if may_try and shows_price and not _can_afford_trial(view, trial_replies=0):
+    if trials_allowed and shows_price and not _can_afford_trial(view, trial_replies=0):
         explanation += (
             f". About {_count_affordable_replies(view):.0f} replies are left "
             f"for {_estimate_remaining_steps(view):.0f} steps, so I try no more"
