@@ -11,6 +11,8 @@ import os
 import re
 import shutil
 import tempfile
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ from lib.reports.execute.rerun_reasons import explain_run
 
 MAX_CELL_LINES = 12  # of a failing cell shown on the terminal
 MAX_TRACEBACK_LINES = 25
+MAX_REMOVALS = 30  # of the scratch folder, a tenth of a second apart
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -62,11 +65,7 @@ def run(name: str, root: Path, timeout: float = 3600.0) -> Path:
     announcements = root / "data/runs/processes"
     leftovers.remove(announcements)
     with contextlib.ExitStack() as stack:
-        scratch = stack.enter_context(
-            tempfile.TemporaryDirectory(
-                prefix="bench-", dir=scratch_parent, ignore_cleanup_errors=True
-            )
-        )
+        scratch = stack.enter_context(_open_scratch_folder(scratch_parent))
         announce_process = stack.enter_context(leftovers.announce(announcements, paths=[scratch]))
         session = _make_session(name, notebook, parameters, root, timeout, Path(scratch))
         session.announce_process = announce_process
@@ -91,6 +90,31 @@ def run(name: str, root: Path, timeout: float = 3600.0) -> Path:
         print(f"[{name}] {line}", flush=True)
     print(f"[{name}] done in {total}: {page.relative_to(root)}", flush=True)
     return page
+
+
+@contextlib.contextmanager
+def _open_scratch_folder(parent: Path) -> Iterator[str]:
+    """Makes a temporary folder, and removes it in the end.
+
+    A process that is being stopped may still write a file while the folder is removed, so that it is removed again until
+    it is gone.
+
+    Args:
+        parent: Where it is made.
+
+    Yields:
+        Its path.
+    """
+    folder = tempfile.TemporaryDirectory(prefix="bench-", dir=parent, ignore_cleanup_errors=True)
+    try:
+        with folder as path:
+            yield path
+    finally:
+        for _ in range(MAX_REMOVALS):
+            if not Path(folder.name).exists():
+                break
+            time.sleep(0.1)
+            shutil.rmtree(folder.name, ignore_errors=True)
 
 
 def _check_source(notebook: NotebookNode, name: str, root: Path) -> None:
