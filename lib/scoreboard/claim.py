@@ -180,8 +180,8 @@ class Claim(BaseModel):
     def _check_expression(self, text: str) -> None:
         """Checks that an expression can decide the claim, which is a formula, a direction or a magnitude of a paper.
 
-        A formula is an equation or bound that a paper states, a direction says which of two methods is better, and a magnitude
-        is compared without a verdict.
+        A formula is an equation or bound that a paper states, a direction says which of two methods is better, and a
+        magnitude is compared without a verdict.
 
         Args:
             text: An expression over metrics of lessons, such as "{05_some_lesson: reward.gain} > 0".

@@ -96,8 +96,8 @@ def run(name: str, root: Path, timeout: float = 3600.0) -> Path:
 def _open_scratch_folder(parent: Path) -> Iterator[str]:
     """Makes a temporary folder, and removes it in the end.
 
-    A process that is being stopped may still write a file while the folder is removed, so that it is removed again until
-    it is gone.
+    A process that is being stopped may still write a file while the folder is removed. So it is removed again until it
+    is gone.
 
     Args:
         parent: Where it is made.
