@@ -500,20 +500,14 @@ def _embed_figure(card: dict[str, Any], reports: Path) -> dict[str, Any]:
     """Prepares the key figure of a lesson for the front page.
 
     Args:
-        card: Card of the lesson, with the paths of the figure.
+        card: Card of the lesson, with the drawing of the figure as HTML, or with the path of its PNG alone.
         reports: Folder of all reports.
 
     Returns:
         The drawing as HTML; or a PNG as data URI with its size, so that the page does not jump while it loads.
-
-    Raises:
-        ReportError: The drawing is missing.
     """
     if "key_drawing" in card:
-        path = reports / card["key_drawing"]
-        if not path.is_file():
-            raise ReportError(f"{path} is missing; run the lesson again")
-        drawing = path.read_text(encoding="utf-8")
+        drawing = card["key_drawing"]
         return {"drawing": drawing, "is_wide": not drawing.startswith("<picture>")}
     return _embed_png(reports / card["key_figure"]) | {"is_wide": True}
 

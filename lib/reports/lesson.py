@@ -425,10 +425,9 @@ class Lesson:
             "parameters": self.parameters,
         }
         # The front page shows the drawing, which can be read on a phone and in the dark.
+        # It stands in the card, because DVC shows nothing of a folder of figures that holds another kind of file.
         if key_figure in self._drawings:
-            drawing_path = self._image_paths[key_figure].with_suffix(".html")
-            artifacts.write_text(drawing_path, self._drawings[key_figure])
-            card["key_drawing"] = drawing_path.relative_to(self.root).as_posix()
+            card["key_drawing"] = self._drawings[key_figure]
         if self._reply_lines:
             card["replies"] = self._reply_lines
         artifacts.write_json(self.root / "lessons" / f"{self.name}.json", card)

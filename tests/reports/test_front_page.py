@@ -296,7 +296,6 @@ def test_the_command_writes_the_page_beside_the_lessons_or_says_what_to_do(tmp_p
     "spoil, message",
     [
         (lambda r: (r / "figures/02_second/front.png").unlink(), "02_second.json names the figure"),
-        (lambda r: (r / "figures/02_second/front.html").unlink(), "front.html is missing"),
         (lambda r: (r / "metrics/02_second.json").unlink(), "02_second.json cannot be read"),
         (
             lambda r: (r / "metrics/02_second.json").write_text("{}"),
