@@ -217,10 +217,10 @@ def choices(
     with open_workbench(context, params.configuration) as bench:
         sampled = search.sample_configurations(_NUM_SAMPLED, bench.list_atom_names())
         configurations = [search.BASE, *sampled]
-        num_rounds = 2 * 2  # splits and samples
-        num_questions = num_rounds * len(configurations) * len(bench.draw_items("dev", n))
+        parts = list(product(("dev", "test"), range(2)))  # splits and samples
+        num_questions = len(parts) * len(configurations) * len(bench.draw_items("dev", n))
         sweep.print_to_terminal(announce_questions(params, num_questions, "trying configurations"))
-        for split, sample in product(("dev", "test"), range(2)):
+        for split, sample in parts:
             items = bench.draw_items(split, n)
             jobs = [
                 ConfiguredQuestion(item, configuration, TEST_DRAW + sample)

@@ -185,8 +185,8 @@ class World:
 def _open_decision_model(run: JobRun, settings: OrchestrationSettings) -> DecisionModel:
     """Open the model that picks a policy at every step of an episode.
 
-    A job of the kind "constrained model" has it trained by another job, in whose folder it lies; in every other job it
-    is a language model that is prompted.
+    In a job of the kind "constrained model" it is a Hugging Face model that may only name a policy of the menu. In
+    other jobs it is a language model that is prompted, or the lab-orchestrator, which is trained here.
 
     Args:
         run: The job; its settings name the model and say what it is told of itself.

@@ -1,7 +1,5 @@
 """Matrices as colours with their numbers."""
 
-import re
-
 import numpy as np
 import pandas as pd
 import seaborn as sns
@@ -25,7 +23,6 @@ def heatmap(
     title: str,
     xlabel: str = "",
     ylabel: str = "",
-    number_format: str = ".2f",
     note: str = "",
 ) -> Figure:
     """Draws a matrix as colours, with every number written in its cell.
@@ -37,7 +34,6 @@ def heatmap(
         title: The message of the figure.
         xlabel: What the columns are.
         ylabel: What the rows are.
-        number_format: How a number is written, as in `format`.
         note: A small line below.
     """
     table = pd.DataFrame(table)
@@ -46,7 +42,7 @@ def heatmap(
 
     # A cell is as wide as its number, or as its column's name where that is short enough to stand upright.
     longest_header = max(len(line) for name in table.columns for line in name.split("\n"))
-    cell_texts = [[_format_cell(value, number_format) for value in row] for row in values]
+    cell_texts = [[f"{value:z.2f}" for value in row] for row in values]  # z: no -0.00
     longest_number = max(len(text) for row in cell_texts for text in row)
     header_width = 0.1 * longest_header if longest_header <= 13 else 0
     cell_width = max(0.62, 0.09 * longest_number + 0.2, header_width)
@@ -97,13 +93,6 @@ def heatmap(
     figure.alt_text = join_descriptions(title, row_descriptions)
     figure.data = table.rename(columns=lambda name: str(name).replace("\n", " "))
     return figure
-
-
-def _format_cell(value: float, number_format: str) -> str:
-    """A number as `format` writes it, and 0 without a minus where it is rounded to 0."""
-    text = format(value, number_format)
-    is_zero_as_text = not re.search("[1-9]", text)
-    return text.replace("-", "") if is_zero_as_text else text
 
 
 def _set_column_labels(axes: Axes, slanted: bool) -> None:

@@ -20,7 +20,7 @@ import nbformat
 import pytest
 
 from tests.pipeline.checkout import Checkout, snapshot
-from tests.reports.browser import Browser, find
+from tests.reports.browser import Browser, open_browser_or_skip
 
 pytest.importorskip("jupyterlab", reason="JupyterLab is not installed: make setup")
 
@@ -62,15 +62,8 @@ POSITION = f"""(() => {{ const e = {KNOBS}[%d];
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory) -> Iterator[Browser]:
-    program = find()
-    if program is None:
-        pytest.skip("no browser was found: install Chromium or name one in CHROMIUM")
-    try:
-        running = Browser(program, tmp_path_factory.mktemp("browser"))
-    except (RuntimeError, OSError) as error:
-        pytest.skip(f"{program} does not run: {error}")
-    yield running
-    running.close()
+    with open_browser_or_skip(tmp_path_factory.mktemp("browser")) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")

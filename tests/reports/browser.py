@@ -19,12 +19,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pytest
 import websocket
 from PIL import Image
 
 from lib.experiment.process_group import die_with_parent
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
+REMEDY = "install Chromium (apt-get install chromium, brew install --cask chromium) or name one in CHROMIUM"
 MAC = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
 PATIENCE = 60  # seconds for one answer, on a machine that is busy with other tests
 FEWEST_COLOURS, FEWEST_MARKS = (
@@ -353,3 +355,19 @@ class Browser:
                 return f"ws://127.0.0.1:{lines[0]}{lines[1]}"
             time.sleep(0.1)
         raise RuntimeError("the browser does not start")
+
+
+@contextlib.contextmanager
+def open_browser_or_skip(profile: Path) -> Iterator[Browser]:
+    """Runs a browser with a profile folder of its own; skips the test where none is found or it does not start."""
+    program = find()
+    if program is None:
+        pytest.skip(f"no browser was found: {REMEDY}")
+    try:
+        running = Browser(program, profile)
+    except (RuntimeError, OSError) as error:
+        pytest.skip(f"{program} does not run ({error}): {REMEDY}")
+    try:
+        yield running
+    finally:
+        running.close()

@@ -19,9 +19,8 @@ from lib.reports import front_page, html, lesson
 from lib.reports.lesson import Lesson
 from lib.reports.lesson_figures import spoken
 from lib.stats import Interval
-from tests.reports.browser import Browser, find
+from tests.reports.browser import open_browser_or_skip
 
-REMEDY = "install Chromium (apt-get install chromium, brew install --cask chromium) or name one in CHROMIUM"
 PHONE, DESKTOP = 390, 1100
 ALT = "A line that rises from nothing to one"
 FINDING = "It is right in 0.93 [0.89, 0.97] of all cases, which is clearly more than chance; "
@@ -29,15 +28,8 @@ FINDING = "It is right in 0.93 [0.89, 0.97] of all cases, which is clearly more 
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
-    program = find()
-    if program is None:
-        pytest.skip(f"no browser was found: {REMEDY}")
-    try:
-        running = Browser(program, tmp_path_factory.mktemp("browser"))
-    except (RuntimeError, OSError) as error:
-        pytest.skip(f"{program} does not run ({error}): {REMEDY}")
-    yield running
-    running.close()
+    with open_browser_or_skip(tmp_path_factory.mktemp("browser")) as running:
+        yield running
 
 
 def line() -> Figure:

@@ -2,19 +2,15 @@
 
 import types
 
-import nbformat
 import numpy as np
 import pandas as pd
 import pytest
 
 from lib import stats
-from lib.config import ROOT
 from lib.experiment import results_table
 from lib.language_models.training.model_cards import TokenPrice
-from lib.teaching.solution_cells import blank_functions, is_solution
+from tests.teaching.notebook_solutions import LessonSolutions
 
-CELLS = nbformat.read(ROOT / "notebooks/03_model_zoo.ipynb", as_version=4).cells
-CODE = [cell for cell in CELLS if cell.cell_type == "code"]
 # By function, mistakes that are easily made: tokens of the prompt are free, or take time; the choice is scored on the
 # sample it was made on.
 MISTAKES = {
@@ -60,29 +56,13 @@ def make_names() -> dict:
     }
 
 
-def run_check(function: str, solution: str) -> None:
-    """Runs a solution and the check of it in the notebook."""
-    sources = [cell.source for cell in CODE]
-    (check,) = (
-        code for code in sources if f"{function}(" in code and f"def {function}" not in code
-    )
-    exec(f"{solution}\n{check}", make_names())
+SOLUTIONS = LessonSolutions("03_model_zoo", make_names)
 
 
 @pytest.mark.parametrize("function", MISTAKES)
 def test_a_solution_passes_its_check_and_neither_a_mistake_nor_the_stub_does(function, capsys):
-    (solution,) = (cell.source for cell in CODE if f"def {function}" in cell.source)
-    run_check(function, solution)
-    assert f"{function} agrees" in capsys.readouterr().out
-    for mistake in MISTAKES[function]:
-        wrong = solution.replace(*mistake)
-        assert wrong != solution
-        with pytest.raises(AssertionError):
-            run_check(function, wrong)
-    with pytest.raises(NotImplementedError, match=function):
-        run_check(function, blank_functions(solution))
+    SOLUTIONS.require_checked(function, MISTAKES[function], capsys)
 
 
 def test_every_stub_of_the_lesson_has_a_mistake_that_is_tried():
-    solutions = [cell.source for cell in CODE if is_solution(cell)]
-    assert len(solutions) == len(MISTAKES)
+    assert SOLUTIONS.count() == len(MISTAKES)
