@@ -48,7 +48,7 @@ def test_a_notebook_has_its_quiz_in_the_middle_and_its_reading_before_the_exerci
     assert tags.count(quizzes.TAG) == 2
     assert cells[first + 2].source.startswith(QUIZZES[number].before or "## ")
     lesson_length = tags.index(readings.TAG)
-    assert 0.25 < first / lesson_length < 0.75
+    assert 0.3 < first / lesson_length < 0.7
     assert cells[lesson_length].source == readings.make_cell(number).source
     assert tags.count(readings.TAG) == 1 and tags[lesson_length + 1] == exercises.TAG
 

@@ -31,6 +31,6 @@ QUIZ = Quiz(
             "b": "That is a trained policy; a language model is paid at every decision.",
         },
     ),
-    before="## One Pareto front",
+    before="## Which strategies are on the front",
 )
 quiz = QUIZ.answer
