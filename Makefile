@@ -44,10 +44,10 @@ repro: $(STAMP) ## rebuild every report (PROFILE: one run of another scale; LESS
 	@$(ALONE) -- $(MAKE) --no-print-directory repro-steps
 
 repro-steps:
-	@$(RUN) python scripts/doctor.py --fix --quiet
-	@PROFILE=$(PROFILE) $(DVC) repro --quiet --single-item --force settings || { \
-		$(RUN) python scripts/doctor.py --fix --quiet --caches; \
-		PROFILE=$(PROFILE) $(DVC) repro --single-item --force settings; }  # once more, to hear why
+	@$(RUN) python scripts/doctor.py --fix --quiet --caches
+	@PROFILE=$(PROFILE) $(RUN) python -m lib.experiment.write_settings --check || \
+		PROFILE=$(PROFILE) $(DVC) repro --quiet --single-item --force settings || \
+		PROFILE=$(PROFILE) $(DVC) repro --single-item --force settings  # once more, to hear why
 	@$(DVC) repro $(LESSON) $(if $(LESSON),glossary)
 	@echo "reports: $$(pwd -P)/reports/$(or $(LESSON),index).html"
 

@@ -285,7 +285,7 @@ def _wrong(name: str, text: str) -> str:
         )
         return "" if fine else broken
     try:
-        content = YAML(typ="safe", pure=True).load(text)
+        content = YAML(typ="safe").load(text)
     except Exception:  # any way in which a parser can fail means the same here
         return broken
     if not isinstance(content, dict):
@@ -395,7 +395,7 @@ CHECKS = (
 
 
 def examine(root: Path = ROOT, caches: bool = False) -> list:
-    """Everything that is wrong, in the order in which it should be mended; caches: in DVC's too (seconds)."""
+    """Everything that is wrong, in the order in which it should be mended; caches: in DVC's too."""
     checks = (*CHECKS, dvc_caches) if caches else CHECKS
     return [finding for check in checks for finding in check(root)]
 

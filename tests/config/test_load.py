@@ -405,6 +405,19 @@ def test_the_command_writes_the_profile_of_the_environment_beside_that_of_full_r
         assert set(content["llm_of"]) == set(params.models_by_section)
 
 
+def test_the_command_checks_a_file_and_leaves_it_as_it_is(tmp_path):
+    out = tmp_path / "settings.json"
+    asked = ("--check", "--out", str(out))
+    assert command(*asked, PROFILE="smoke").returncode == 1 and not out.exists()
+    command("--out", str(out), PROFILE="smoke")
+    written = out.read_bytes()
+    assert command(*asked, PROFILE="smoke").returncode == 0
+    for profile in ("paper", "tiny"):
+        ended = command(*asked, PROFILE=profile)
+        assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", "")
+    assert out.read_bytes() == written
+
+
 def test_the_command_ends_with_a_sentence_not_a_traceback(tmp_path):
     ended = command("--out", str(tmp_path / "s.json"), PROFILE="tiny")
     assert ended.returncode == 1 and not (tmp_path / "s.json").exists()
