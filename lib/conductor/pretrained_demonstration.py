@@ -6,8 +6,8 @@ their own; then each method trains low-rank adapters for 40 steps, and start and
 is one seed of each method: this shows that the commands work on a model that was not trained for them, and decides
 nothing between the methods.
 
-Kept are the table of facts data/results/04_pretrained.parquet, which lesson 04 shows, and everything else under --out.
-Whatever is there already is read again, and a training continues from its last checkpoint.
+Kept are the table of facts data/results/04_pretrained.parquet, which the appendix of lesson 04 shows, and everything
+else under --out. Whatever is there already is read again, and a training continues from its last checkpoint.
 """
 
 import argparse

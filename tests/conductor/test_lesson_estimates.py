@@ -138,6 +138,13 @@ def test_verdicts_test_the_difference(estimates):
     assert list(shown.index) == ["Conductor minus Equal", "Conductor minus Base"]
 
 
+def test_all_estimates_that_are_compared_with_the_recorded_run_are_collected_and_named(estimates):
+    comparison = pd.DataFrame({"estimate": list(estimates), "comparison": ""})
+    shown = lesson_tables.arrange_comparison(comparison)
+    assert set(shown["estimate"]) == set(lesson_tables.SHOWN_ESTIMATES.values())
+    assert "Conductor minus Equal" in set(shown["estimate"])
+
+
 def test_advantages_weights_and_lengths_are_estimated(rows):
     observed = lesson_estimates.estimate_observed(rows, GROUP)
     assert observed["conductor.tokens_minus.equal"]["value"] == 0

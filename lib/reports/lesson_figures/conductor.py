@@ -33,17 +33,17 @@ SHOWN_METHODS = (
     "anchored",
     "oracle",
 )
-# Estimates that the lesson shows of a reader's run and of the recorded full run, by metric key.
-SHOWN_KEYS = (
-    "gate.signal",
-    "score.base",
-    "score.equal",
-    "score.conductor",
-    "score.oracle",
-    "contrast.conductor_equal.score",
-    "contrast.conductor_base.score",
-    "contrast.conductor_oracle.score",
-)
+# Estimates that the lesson shows of a reader's run and of the recorded full run: metric keys, and words for the table.
+SHOWN_ESTIMATES = {
+    "gate.signal": "smallest gain of Oracle in an open category",
+    "score.base": "score of Base",
+    "score.equal": "score of Equal",
+    "score.conductor": "score of the Conductor",
+    "score.oracle": "score of Oracle",
+    "contrast.conductor_equal.score": "Conductor minus Equal",
+    "contrast.conductor_base.score": "Conductor minus Base",
+    "contrast.conductor_oracle.score": "Conductor minus Oracle",
+}
 
 
 def tabulate_expected_advantages(
@@ -196,6 +196,20 @@ def arrange_contrasts(table: pd.DataFrame) -> pd.DataFrame:
     )
     shown.index = [_describe_contrast(key) for key in table.index]
     return shown.rename_axis("contrast")
+
+
+def arrange_comparison(comparison: pd.DataFrame) -> pd.DataFrame:
+    """Selects the estimates of a recorded run and of the reader's that the lesson shows, and names them in words.
+
+    Args:
+        comparison: What `lib.reports.full_and_run.compare_with_full_run` returned: a row per estimate, named by its
+            metric key in the column `estimate`.
+
+    Returns:
+        A row for each of SHOWN_ESTIMATES that was estimated.
+    """
+    shown = comparison[comparison["estimate"].isin(SHOWN_ESTIMATES)]
+    return shown.assign(estimate=shown["estimate"].map(SHOWN_ESTIMATES))
 
 
 def _describe_contrast(key: str) -> str:
