@@ -49,7 +49,7 @@ def make_names() -> dict:
         "stats": stats,
         "settings": types.SimpleNamespace(lab=lab),
         "results_table": results_table,
-        "prices": {"lab-nano": TokenPrice(2e6, 2e-6, 0.021)},
+        "price_by_model": {"lab-nano": TokenPrice(2e6, 2e-6, 0.021)},
         "replies": pd.DataFrame([reply]),
         "dev": outcomes[outcomes["split"] == "dev"],
         "test": outcomes[outcomes["split"] == "test"],
