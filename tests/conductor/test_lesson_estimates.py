@@ -141,8 +141,8 @@ def test_verdicts_test_the_difference(estimates):
 def test_all_estimates_that_are_compared_with_the_recorded_run_are_collected_and_named(estimates):
     comparison = pd.DataFrame({"estimate": list(estimates), "comparison": ""})
     shown = lesson_tables.arrange_comparison(comparison)
-    assert set(shown["estimate"]) == set(lesson_tables.SHOWN_ESTIMATES.values())
-    assert "Conductor minus Equal" in set(shown["estimate"])
+    assert set(shown.index) == set(lesson_tables.SHOWN_ESTIMATES.values())
+    assert "Conductor minus Equal" in shown.index
 
 
 def test_advantages_weights_and_lengths_are_estimated(rows):

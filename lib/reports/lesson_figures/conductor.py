@@ -206,10 +206,10 @@ def arrange_comparison(comparison: pd.DataFrame) -> pd.DataFrame:
             metric key in the column `estimate`.
 
     Returns:
-        A row for each of SHOWN_ESTIMATES that was estimated.
+        A row for each of SHOWN_ESTIMATES that was estimated, indexed by its words.
     """
-    shown = comparison[comparison["estimate"].isin(SHOWN_ESTIMATES)]
-    return shown.assign(estimate=shown["estimate"].map(SHOWN_ESTIMATES))
+    by_key = comparison.set_index("estimate")
+    return by_key[by_key.index.isin(SHOWN_ESTIMATES)].rename(index=SHOWN_ESTIMATES)
 
 
 def _describe_contrast(key: str) -> str:
