@@ -79,7 +79,8 @@ def tabulate_valid_choices() -> pd.DataFrame:
     num_choices = {}
     for part in action_space.DIMENSIONS:
         if part != "workflow":
-            num_choices[part] = mask[part].sum(axis=1)
+            kind, agent = part[:-1], part[-1]  # such as "tools1"
+            num_choices[f"{kind}, agent {agent}"] = mask[part].sum(axis=1)
     table = pd.DataFrame(num_choices, index=pd.Index(WORKFLOWS, name="workflow"))
     return table.assign(**{"valid structures": table.prod(axis=1)})
 

@@ -184,7 +184,9 @@ def test_the_labels_of_training_questions_come_back_from_the_results_table():
 def test_the_valid_structures_of_all_workflows_are_those_of_the_paper():
     table = lesson_figures.tabulate_valid_choices()
     assert list(table.index) == list(WORKFLOWS)
-    assert table.loc["direct", ["tools1", "tools2", "budget2"]].tolist() == [16, 1, 1]
+    assert table.loc[
+        "direct", ["tools, agent 1", "tools, agent 2", "budget, agent 2"]
+    ].tolist() == [16, 1, 1]
     assert table["valid structures"].sum() == action_space.valid() == 41_904
 
 
