@@ -42,6 +42,12 @@ TRANSFERS = (
     ("gaia", "swt-bench"),
     ("mmlu", "gsm8k"),
 )
+# Which agents a table has, by the variants of `tables.VARIANTS`; each adds agents to the one before.
+AGENT_VARIANTS = {
+    "measured": "agents whose costs were recorded",
+    "rebuilt": "also those whose costs were rebuilt",
+    "all": "also the model whose outcomes are doubted",
+}
 KNOWN_TASKS, NEW_TASKS = "llmrouter", "llmrouter-new"
 TASK_LABELS = {KNOWN_TASKS: "tasks met before", NEW_TASKS: "new tasks"}
 QUESTION_LABELS = {
@@ -422,7 +428,7 @@ def tabulate_regret(
         for method in (CONSTANT_MIXTURES, ARC, CORL, PERFECT_CHECK):
             pair = experiment.compare_pair(table_rows, table_averages, ORACLE, method)
             regret[table][method] = pair["quality"]
-    return pd.DataFrame(regret).T
+    return pd.DataFrame(regret).T.rename_axis("table")
 
 
 def count_ranking_changes(cost_ratios: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, int]]:
@@ -475,6 +481,24 @@ def find_undominated(choices: Mapping[str, Choices]) -> tuple[pd.DataFrame, pd.D
     cost = points.rename(columns={"cost": "value"}).drop(columns="accuracy")
     accuracy = points.rename(columns={"accuracy": "value"}).drop(columns="cost")
     return cost, accuracy
+
+
+def tabulate_overspending(transfers: pd.DataFrame) -> pd.DataFrame:
+    """Tabulates dollars spent over dollars promised at half of the best constant's cost, after a change of benchmark.
+
+    Args:
+        transfers: Columns table (pair of benchmarks), method, level (budget) and overspending.
+
+    Returns:
+        (pairs of benchmarks, methods), with pairs in words, and a dash where a method cannot be used.
+    """
+    at_half_cost = transfers[transfers["level"] == 0.5]
+    overspending = at_half_cost.pivot(index="table", columns="method", values="overspending")
+    labels = {}
+    for source, target in TRANSFERS:
+        labels[f"{source}_to_{target}"] = f"{source}, then {target}"
+    overspending = overspending.astype(object).where(overspending.notna(), "-")
+    return overspending.rename(index=labels).rename_axis(index="learned on, then used on")
 
 
 def summarize_appendix(

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from lib import stats
-from lib.recorded_outcomes import headroom
+from lib.recorded_outcomes import headroom, tables
 from lib.recorded_outcomes.model_selection import Choices
 from lib.reports.lesson_figures import recorded_outcomes as lesson_tables
 from lib.routers.methods import (
@@ -205,3 +205,21 @@ def test_the_metrics_of_the_appendix_are_gains_of_aiq_broken_budgets_and_changed
     assert metrics["t.logistic.aiq_gap"]["value"] == 0.02
     assert metrics["budget.a_to_b.violations"] == 0.5
     assert metrics["prices.t.flips"] == 3
+
+
+def test_overspending_is_shown_at_half_the_cost_with_benchmarks_in_words():
+    columns = ["table", "method", "level", "overspending"]
+    rows = [
+        ("swe-bench_to_gaia", LOGISTIC, 0.5, 1.3),
+        ("swe-bench_to_gaia", LOGISTIC, 1.0, 9.0),
+        ("mmlu_to_gsm8k", LOGISTIC, 0.5, 0.9),
+        ("mmlu_to_gsm8k", CORL, 0.5, 1.1),
+    ]
+    table = lesson_tables.tabulate_overspending(pd.DataFrame(rows, columns=columns))
+    assert table.loc["swe-bench, then gaia", LOGISTIC] == 1.3
+    assert table.loc["swe-bench, then gaia", CORL] == "-"
+    assert table.loc["mmlu, then gsm8k", CORL] == 1.1
+
+
+def test_every_variant_of_the_agents_has_words():
+    assert tuple(lesson_tables.AGENT_VARIANTS) == tables.VARIANTS
