@@ -133,7 +133,7 @@ def compare_rules(params: Params, zoo: str | Path | None = None) -> dict[str, Co
 
 
 def list_rule_changes(education: EducationSettings) -> dict[str, dict[str, Any]]:
-    """List all ways to change one rule of the simulated student, by a name such as "warmup ncc".
+    """List all ways to change one rule of the simulated student, by a name in words.
 
     A rule is a setting of `education` that the paper leaves open, such as `warmup`: what the questions before an
     episode do to mastery.
@@ -142,18 +142,20 @@ def list_rule_changes(education: EducationSettings) -> dict[str, dict[str, Any]]
         education: The settings in force, from which each change differs.
 
     Returns:
-        By name (the setting and its other value), the settings to change.
+        By the rule and its other value, such as "first questions: may raise mastery", the settings to change.
     """
     changes_by_name = {}
     for setting, values in RULES.items():
         for value in values:
             if getattr(education, setting) != value:
-                changes_by_name[f"{setting} {value}"] = {setting: value}
+                name = simulator_calibration.describe_rule(setting, value)
+                changes_by_name[name] = {setting: value}
     # How hard a question is comes from its label, or is estimated ("calibrated") from a file of recorded answers.
     # Without that file there are labels only, and nothing to change.
     if education.answers:
         difficulty = "label" if education.difficulty == "calibrated" else "calibrated"
-        changes_by_name[f"difficulty {difficulty}"] = {"difficulty": difficulty}
+        name = simulator_calibration.describe_rule("difficulty", difficulty)
+        changes_by_name[name] = {"difficulty": difficulty}
     return changes_by_name
 
 

@@ -55,6 +55,66 @@ SWITCHES = {
     "repeats": ("everywhere", "not_easy", "failed_only"),
     "solved": ("retire", "requeue"),
 }
+# The same in words: what a rule is about, and what each of its values means.
+RULE_NAMES = {
+    "steps_per_level": "mastery steps per level",
+    "warmup": "first questions",
+    "near_delta": "failed questions near mastery",
+    "ncc_rule": "questions that count",
+    "ncc_scope": "a run of right answers",
+    "repeats": "failed questions return",
+    "solved": "solved questions",
+    "initial": "mastery begins at",
+    "consecutive": "right answers in a row",
+    "difficulty": "difficulties",
+}
+VALUE_NAMES = {
+    "keep": "leave mastery as it is",
+    "measure": "set mastery",
+    "ncc": "may raise mastery",
+    "below": "closer than delta",
+    "at_most": "up to delta",
+    "at_or_above": "at or above mastery",
+    "exact": "at mastery only",
+    "episode": "goes on in the next set",
+    "set": "ends with its set",
+    "everywhere": "in every set",
+    "not_easy": "in all but easy sets",
+    "failed_only": "in failed sets only",
+    "retire": "never asked again",
+    "requeue": "asked again after all others",
+    "label": "as labelled",
+    "calibrated": "calibrated from answers",
+}
+RESULT_NAMES = {
+    "SO-d1 length": "steps of always challenge",
+    "SO-d2 length": "steps of always failed",
+    "SO-d3 length": "steps of always easy",
+    "random length": "steps of random choice",
+    "pair": "quickest mixture of two actions",
+    "pair length": "steps of that mixture",
+    "distance": "distance to Table 2",
+}
+
+
+def describe_rule(setting: str, value: Any) -> str:
+    """A rule of the student and its value in words, such as "solved questions: never asked again"."""
+    return f"{RULE_NAMES[setting]}: {VALUE_NAMES.get(value, value)}"
+
+
+def describe_combinations(combinations: pd.DataFrame) -> pd.DataFrame:
+    """Write combinations of rules in words, for readers.
+
+    Args:
+        combinations: Rows of the table of `search`.
+
+    Returns:
+        The same rows: rules and their values, and then the results, in words.
+    """
+    table = combinations.copy()
+    for setting in SWITCHES.keys() & table.columns:
+        table[setting] = table[setting].map(lambda value: VALUE_NAMES.get(value, value))
+    return table.rename(columns=RULE_NAMES | RESULT_NAMES)
 
 
 def search(

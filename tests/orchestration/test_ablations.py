@@ -114,9 +114,11 @@ def test_rules_are_changed_one_at_a_time_and_never_to_what_they_are():
     usual = make_ablation_params().education
     changes = ablations.list_rule_changes(usual)
     assert all(len(changed) == 1 for changed in changes.values())
-    for name, changed in changes.items():
+    for changed in changes.values():
         ((rule, value),) = changed.items()
-        assert name == f"{rule} {value}" and getattr(usual, rule) != value
+        assert getattr(usual, rule) != value
+    assert changes["solved questions: never asked again"] == {"solved": "retire"}
+    assert changes["first questions: may raise mastery"] == {"warmup": "ncc"}
     num_values = sum(len(values) for values in RULES.values())
     assert len(changes) == num_values - len(RULES)  # every rule has one value that is in force
 
@@ -124,17 +126,19 @@ def test_rules_are_changed_one_at_a_time_and_never_to_what_they_are():
 def test_a_rule_that_is_in_force_already_is_left_out():
     usual = make_ablation_params().education
     changes = ablations.list_rule_changes(change(usual, ncc_rule="exact", initial=0.2))
-    assert not {"ncc_rule exact", "initial 0.2"} & set(changes)
-    assert {"ncc_rule at_or_above", "initial 0.4"} <= set(changes)
+    assert {"ncc_rule": "exact"} not in changes.values()
+    assert {"initial": 0.2} not in changes.values()
+    assert changes["questions that count: at or above mastery"] == {"ncc_rule": "at_or_above"}
+    assert changes["mastery begins at: 0.4"] == {"initial": 0.4}
 
 
 def test_difficulties_are_calibrated_where_there_are_answers(tmp_path):
     usual = make_ablation_params().education
     with_answers = change(usual, answers=str(tmp_path / "answers.csv"))
-    assert "difficulty calibrated" in ablations.list_rule_changes(with_answers)
+    assert "difficulties: calibrated from answers" in ablations.list_rule_changes(with_answers)
     calibrated = change(with_answers, difficulty="calibrated")
-    assert "difficulty label" in ablations.list_rule_changes(calibrated)
-    assert not any("difficulty" in name for name in ablations.list_rule_changes(usual))
+    assert "difficulties: as labelled" in ablations.list_rule_changes(calibrated)
+    assert not any("difficulties" in name for name in ablations.list_rule_changes(usual))
 
 
 def always(action: int):

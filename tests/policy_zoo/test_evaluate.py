@@ -217,6 +217,23 @@ def test_the_switch_search_ranks_every_combination_and_finds_the_one_in_force(se
     assert all(row[name] == getattr(rules, name) for name in switches)
 
 
+def test_combinations_are_described_in_words(searched):
+    _, switches, table = searched
+    described = simulator_calibration.describe_combinations(table)
+    is_retired = table["solved"] == "retire"
+    assert (described["solved questions"] == "never asked again").tolist() == is_retired.tolist()
+    assert described["steps of always easy"].tolist() == table["SO-d3 length"].tolist()
+    assert described["mastery steps per level"].tolist() == table["steps_per_level"].tolist()
+    assert not switches.keys() & set(described.columns)
+
+
+def test_every_value_of_a_rule_has_words_or_is_a_number():
+    for setting, values in simulator_calibration.SWITCHES.items():
+        texts = [simulator_calibration.describe_rule(setting, value) for value in values]
+        assert len(set(texts)) == len(values)
+        assert not any("_" in text for text in texts)
+
+
 def test_every_switch_that_is_searched_is_a_rule_and_its_values_hold_the_one_in_force():
     rules = make_batched_env(SMOKE, "education", ["Linear Algebra"]).rules
     for name, values in simulator_calibration.SWITCHES.items():
