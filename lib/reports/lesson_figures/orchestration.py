@@ -15,7 +15,9 @@ from lib.experiment.results_table import UNUSABLE_SHARE
 from lib.language_models.training import smollm_baseline
 from lib.llm.reply_shares import describe_share
 from lib.orchestration import lesson_estimates, results
+from lib.orchestration.contexts import SYSTEMS, TABLE_1
 from lib.orchestration.lesson_estimates import DOMAINS, QUESTIONS
+from lib.orchestration.prompts import COMPONENTS
 from lib.plots.tables import interval_table, listed
 from lib.stats.verdicts import FAILS, HOLDS, NOT_OPEN, lacks_answers
 
@@ -46,6 +48,27 @@ FURTHER_COLUMNS = {
         "sparsity": ("sparsity", 3),
     },
 }
+
+
+# The method ----------------------------------------------------------------------------------------
+
+
+def tabulate_components() -> pd.DataFrame:
+    """Tabulates the components of a context (Table 1 of the paper): what each holds, and whether KO, TO and RO have it.
+
+    Returns:
+        A row per component.
+    """
+    table = pd.DataFrame(
+        {
+            "component": [component.name for component in COMPONENTS],
+            "what it holds": [component.meaning for component in COMPONENTS],
+        }
+    )
+    for system in SYSTEMS:
+        has_component = table["component"].isin(TABLE_1[system])
+        table[system] = has_component.map({True: "yes", False: "-"})
+    return table
 
 
 # The questions -------------------------------------------------------------------------------------
@@ -183,6 +206,28 @@ def explain_left_out(estimates: pd.DataFrame) -> str:
     if estimates.empty or not lacks_answers(estimates).all():
         return ""
     return describe_share(float(estimates[UNUSABLE_SHARE].max()))
+
+
+def tabulate_comparison(comparison: pd.DataFrame, questions: pd.DataFrame) -> pd.DataFrame:
+    """Tabulates the estimates that the lesson shows of two runs: headroom, and RO minus each baseline.
+
+    Args:
+        comparison: Of `compare_with_full_run`, a row per estimate with its key.
+        questions: Estimates by domain, world, system and question, whose worlds are shown.
+
+    Returns:
+        Rows of `comparison` by environment, world and estimate, named in words.
+    """
+    is_displayed = comparison["estimate"].isin(lesson_estimates.list_shown_keys(questions))
+    displayed = comparison[is_displayed].copy()
+    # Such as gate.education.speed.headroom, or contrast.education.speed.RO_best-policy.utility.
+    key_parts = displayed["estimate"].str.split(".", expand=True)
+    displayed["environment"] = key_parts[1].map(ENVIRONMENTS)
+    displayed["world"] = key_parts[2]
+    # "RO_RO-greedy" is RO minus the greedy rule with RO's context.
+    contrasts = key_parts[3].str.replace("_RO-", "_").str.replace("-", " ")
+    displayed["estimate"] = contrasts.str.replace("_", " minus ")
+    return displayed.set_index(["environment", "world", "estimate"])
 
 
 # Table 2 -------------------------------------------------------------------------------------------

@@ -33,6 +33,30 @@ def questions(contrasts) -> pd.DataFrame:
     return lesson_estimates.arrange_questions(contrasts)
 
 
+def test_every_system_has_a_query_and_only_ro_has_rollouts():
+    table = orchestration.tabulate_components().set_index("component")
+    assert table.loc["query", ["KO", "TO", "RO"]].tolist() == ["yes", "yes", "yes"]
+    assert table.loc["reflect", ["KO", "TO", "RO"]].tolist() == ["-", "-", "yes"]
+    assert table.loc["know", ["KO", "TO", "RO"]].tolist() == ["yes", "-", "-"]
+    assert table.loc["reflect", "what it holds"] == "simulated rollouts"
+
+
+def test_two_runs_are_compared_by_headroom_and_by_ro_minus_baselines(questions):
+    keys = lesson_estimates.list_shown_keys(questions)
+    comparison = pd.DataFrame({"estimate": ["memory.education.KO.utility", *keys]})
+    comparison["this run"] = [f"text {number}" for number in range(len(comparison))]
+    table = orchestration.tabulate_comparison(comparison, questions)
+    assert table["this run"].tolist() == comparison["this run"].tolist()[1:]
+    assert table.loc[("students", "speed", "headroom"), "this run"].startswith("text")
+    estimates = set(table.index.get_level_values("estimate"))
+    assert estimates == {
+        "headroom",
+        "RO minus best policy",
+        "RO minus random",
+        "RO minus greedy",
+    }
+
+
 def test_headroom_names_every_world_with_its_verdict(rows):
     table = orchestration.tabulate_headroom(results.estimate_headroom(rows))
     assert table.loc[("students", "paper"), "question"] == "not open"
