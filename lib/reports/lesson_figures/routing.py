@@ -20,19 +20,25 @@ from lib.rl.call_protocol import BUDGET_WORDS
 
 MILLION = 1e6
 MAIN_WORLDS = (COMPLEMENTARY, LADDER)
-# Estimates that the lesson shows of a reader's run and of the recorded full run, by metric key.
-SHOWN_KEYS = (
-    "control.low.over_budget",
-    "control.medium.over_budget",
-    "control.slope",
-    "control.accuracy_high_minus_low",
-    "ladder.control.low.over_budget",
-    "ladder.control.medium.over_budget",
-    "ladder.control.accuracy_high_minus_low",
-    *(f"corl.{budget}.gain" for budget in BUDGET_WORDS),
-    *(f"corl.{budget}.minus_logistic" for budget in BUDGET_WORDS),
-    *(f"ladder.{budget}.minus_best_expert" for budget in BUDGET_WORDS),
-)
+# What a table calls the estimates that it shows of a reader's run and of the recorded full run, by metric key.
+BOTH_RUNS_LABELS = {
+    "control.low.over_budget": "over the low budget, share of questions",
+    "control.medium.over_budget": "over the medium budget, share of questions",
+    "control.slope": "dollars spent of each further dollar allowed",
+    "control.accuracy_high_minus_low": "accuracy, high budget minus low",
+    "ladder.control.low.over_budget": "ladder: over the low budget, share of questions",
+    "ladder.control.medium.over_budget": "ladder: over the medium budget, share of questions",
+    "ladder.control.accuracy_high_minus_low": "ladder: accuracy, high budget minus low",
+    "corl.low.gain": "reward minus start, low budget",
+    "corl.medium.gain": "reward minus start, medium budget",
+    "corl.high.gain": "reward minus start, high budget",
+    "corl.low.minus_logistic": "reward minus logistic, low budget",
+    "corl.medium.minus_logistic": "reward minus logistic, medium budget",
+    "corl.high.minus_logistic": "reward minus logistic, high budget",
+    "ladder.low.minus_best_expert": "ladder: reward minus best expert, low budget",
+    "ladder.medium.minus_best_expert": "ladder: reward minus best expert, medium budget",
+    "ladder.high.minus_best_expert": "ladder: reward minus best expert, high budget",
+}
 # Metrics of the lesson that the front page shows.
 FRONT_PAGE_KEYS = (
     "control.low.over_budget",
@@ -217,9 +223,7 @@ def make_map_slider(
     values_by_slider = {name: settings.map[name] for name in ("complementarity", "noise")}
     rewards = stats.mean(final, "reward", ["method", "condition", *values_by_slider])
 
-    role_by_method = {}
-    for row in final[["method", "role"]].drop_duplicates().itertuples():
-        role_by_method[row.method] = row.role
+    role_by_method = find_roles(final)
 
     def draw_map_point(complementarity: float, noise: float) -> matplotlib.figure.Figure:
         """Draws the reward of each method at one setting of both sliders, a panel for each budget.
@@ -468,11 +472,13 @@ def arrange_control(control: pd.DataFrame) -> pd.DataFrame:
     """Gives the columns of a table of spending headings in words.
 
     Args:
-        control: Spending by controller of the budget: usd_per_million, over_budget, correct and reward.
+        control: Means with columns such as usd_per_million, over_budget, within, calls, correct and reward.
     """
     headings = {
+        "calls": "calls per question",
         "usd_per_million": "spent, $ per million questions",
         "over_budget": "share over the budget",
+        "within": "share within the budget",
         "correct": "share correct",
         "reward": "share rewarded",
     }
@@ -480,6 +486,32 @@ def arrange_control(control: pd.DataFrame) -> pd.DataFrame:
 
 
 # Rewards -------------------------------------------------------------------------------------------
+
+
+def find_roles(rows: pd.DataFrame) -> dict[str, str]:
+    """Finds the role of every method, such as "oracle", which decides its colour in figures.
+
+    Args:
+        rows: Rows of the results table.
+
+    Returns:
+        Roles by name of the method.
+    """
+    return rows.drop_duplicates("method").set_index("method")["role"].to_dict()
+
+
+def name_main_estimates(comparison: pd.DataFrame) -> pd.DataFrame:
+    """Selects the main estimates of a comparison of two runs, and names them in words.
+
+    Args:
+        comparison: Rows of `full_and_run.compare_with_full_run`, whose column estimate has metric keys.
+
+    Returns:
+        The rows in BOTH_RUNS_LABELS, with its labels in the column estimate. Those of the complementary world have no
+        prefix, those of the ladder have one.
+    """
+    is_shown = comparison["estimate"].isin(BOTH_RUNS_LABELS)
+    return comparison[is_shown].replace({"estimate": BOTH_RUNS_LABELS})
 
 
 def arrange_primary(primary: pd.DataFrame) -> pd.DataFrame:

@@ -30,6 +30,14 @@ METHODS_OF_TABLE_2 = (
     "oracle",
 )
 NO_CALL = "nobody"
+# What is measured where a question can be split: the last part of a metric key, and the row of a table.
+SPLITTING_DIFFERENCES = {
+    "phrasing": "minus the same training, question passed on",
+    "gain": "minus start",
+    "minus_logistic": "minus logistic (one call)",
+    "minus_one_call": "minus the best single call, in hindsight",
+}
+WRITTEN_QUERIES = "questions with a query of its own"
 
 
 def summarize_learning(learning: pd.DataFrame) -> str:
@@ -246,25 +254,37 @@ def arrange_splitting(
         A row per comparison, a column per budget word: texts such as "+0.120 [+0.100, +0.140], holds"; in the last row
         the share of questions with a query of the controller's own.
     """
-    label_by_key = {
-        "phrasing": "minus the same training, question passed on",
-        "gain": "minus start",
-        "minus_logistic": "minus logistic (one call)",
-        "minus_one_call": "minus the best single call, in hindsight",
-    }
     cells = {}
     for budget in BUDGET_WORDS:
-        for key, label in label_by_key.items():
+        for key, label in SPLITTING_DIFFERENCES.items():
             # One row with numeric columns, as intervals and verdicts are computed from a table.
             table = pd.DataFrame([estimates[f"splitting.{budget}.{key}"]]).infer_objects()
             interval = stats.intervals(table).iloc[0]
             verdict = stats.verdict(table, settings.equivalence_margin).iloc[0]
             cells[label, budget] = f"{format_estimate(interval)}, {verdict}"
         share = estimates[f"splitting.{budget}.written"]["value"]
-        cells["questions with a query of its own", budget] = f"{100 * share:.0f} %"
+        cells[WRITTEN_QUERIES, budget] = f"{100 * share:.0f} %"
     table = pd.Series(cells).unstack()[list(BUDGET_WORDS)]
-    labels = [*label_by_key.values(), "questions with a query of its own"]
+    labels = [*SPLITTING_DIFFERENCES.values(), WRITTEN_QUERIES]
     return table.loc[labels].rename_axis("CoRL's reward")
+
+
+def name_splitting_estimates(comparison: pd.DataFrame) -> pd.DataFrame:
+    """Names the estimates of a comparison of two runs in words, where a question can be split.
+
+    Args:
+        comparison: Rows of `full_and_run.compare_with_full_run`, whose column estimate has metric keys such as
+            "splitting.low.gain".
+
+    Returns:
+        The same with names such as "low budget: minus start".
+    """
+    label_by_quantity = {**SPLITTING_DIFFERENCES, "written": WRITTEN_QUERIES}
+    names = []
+    for key in comparison["estimate"]:
+        _, budget, quantity = key.split(".")
+        names.append(f"{budget} budget: {label_by_quantity[quantity]}")
+    return comparison.assign(estimate=names)
 
 
 def summarize_splitting(estimates: Mapping[str, pd.Series]) -> str:
@@ -354,6 +374,40 @@ def tabulate_numeric_budgets(rows: pd.DataFrame) -> pd.DataFrame:
         columns.append(f"{quantity.replace('_', ' ')}, {label_by_method[method]}")
     table.columns = columns
     return table
+
+
+def summarize_numeric_spending(by_number: pd.DataFrame) -> str:
+    """Says what is spent under the smallest and under the largest number in the prompt, by CoRL and by the oracle.
+
+    Args:
+        by_number: Rows of `tabulate_numeric_budgets`, by budget in US dollars per million questions.
+
+    Returns:
+        A sentence.
+    """
+    smallest = by_number.index.min()
+    largest = by_number.index.max()
+    ranges = []
+    for method in ("CoRL", "oracle"):
+        spent = by_number[f"spent, {method}"]
+        ranges.append(f"${spent[smallest]:.1f} to ${spent[largest]:.1f}")
+    return (
+        f"While the number in the prompt goes from ${smallest:g} to ${largest:g}, what CoRL spends goes from "
+        f"{ranges[0]}, and what the oracle spends from {ranges[1]}."
+    )
+
+
+def arrange_synthetic_budget_response(estimates: pd.DataFrame) -> pd.DataFrame:
+    """Names the rows of what training adds to the difference between two budgets in words.
+
+    Args:
+        estimates: Rows of `synthetic_estimates.estimate_budget_response`, by budgets ("medium_low") and quantity.
+
+    Returns:
+        The same, by budgets ("medium minus low") and quantity ("cost" or "calls").
+    """
+    words = {"medium_low": "medium minus low", "high_medium": "high minus medium"}
+    return estimates.rename(index={**words, "cost_usd": "cost"})
 
 
 def trace_regret(
