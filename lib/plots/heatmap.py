@@ -21,6 +21,7 @@ from lib.plots.theme import (
 def heatmap(
     table: pd.DataFrame,
     title: str,
+    value: str,
     xlabel: str = "",
     ylabel: str = "",
     note: str = "",
@@ -32,9 +33,10 @@ def heatmap(
     Args:
         table: (rows, columns), all finite.
         title: The message of the figure.
+        value: What the numbers in the cells are; a small line below says it.
         xlabel: What the columns are.
         ylabel: What the rows are.
-        note: A small line below.
+        note: What else that line says.
     """
     table = pd.DataFrame(table)
     values = require_finite(table.to_numpy(dtype=float), "the table")
@@ -53,7 +55,7 @@ def heatmap(
     # Where cells are narrower than their numbers, the numbers get smaller.
     cell_space = (width - names_width - 1.0) / num_columns
     number_size = 10 * min(1.0, cell_space / (0.09 * longest_number + 0.1))
-    figure = new_figure(title, width, 0.4 * num_rows + 1.7, note)
+    figure = new_figure(title, width, 0.4 * num_rows + 1.7, f"Numbers: {value}. {note}".strip())
     axes = figure.subplots()
 
     # The colour scale is symmetric around zero where the numbers have both signs.

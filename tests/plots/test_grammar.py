@@ -94,7 +94,11 @@ DRAW = {
         SHARES.set_axis(["KO", "TO", LONG]), "It chooses", "%", beside={"KO": "3 of 7"}
     ),
     "heatmap": lambda: plots.heatmap(
-        pd.DataFrame([[-1, 0.5], [0.0, 2.0]], ["a", "b"], ["$ x $", LONG]), "Own", "on", "by"
+        pd.DataFrame([[-1, 0.5], [0.0, 2.0]], ["a", "b"], ["$ x $", LONG]),
+        "Own",
+        "reward, $",
+        "on",
+        "by",
     ),
 }
 NARROW = {
@@ -250,7 +254,7 @@ def test_the_table_of_a_scatter_has_a_column_of_intervals_for_each_axis_under_it
 
 def test_a_cell_that_is_rounded_to_zero_has_no_minus():
     table = pd.DataFrame([[-0.001, -0.006], [0.0, 1.0]], ["a", "b"], ["x", "y"])
-    figure = plots.heatmap(table, "Own")
+    figure = plots.heatmap(table, "Own", "reward")
     assert [text.get_text() for text in figure.axes[0].texts] == ["0.00", "-0.01", "0.00", "1.00"]
     assert "a: x 0.00, y -0.01" in figure.alt_text
 
@@ -283,7 +287,7 @@ def test_a_cell_that_is_rounded_to_zero_has_no_minus():
         (lambda: plots.line_plot(LEARNING[:0], "step", "reward", "method", "It"), "no rows"),
         (lambda: plots.tradeoff_plot(COSTS, POINTS, "CoRL"), "not of the same groups"),
         (lambda: plots.stacked_shares(-SHARES, "It"), "negative"),
-        (lambda: plots.heatmap(pd.DataFrame([[np.nan]]), "A hole"), "1 of 1"),
+        (lambda: plots.heatmap(pd.DataFrame([[np.nan]]), "A hole", "reward"), "1 of 1"),
         (lambda: styles.assign_styles(["new"], roles={"new": "judge"}), "'judge' is no role"),
         (lambda: plots.label_like("KO", "RO"), "'KO' is"),
         (lambda: plots.label_like("mine", "nobody's"), "no style in lib/plots/styles.py"),
@@ -584,7 +588,7 @@ def test_numbers_of_an_svg_are_rounded_in_coordinates_alone():
 
 def test_no_picture_is_wider_than_a_page_shows_without_making_its_text_smaller():
     table = pd.DataFrame(np.eye(12), index=[f"a long name {row}" for row in range(12)])
-    figures = [plots.heatmap(table, "Wide"), plots.new_figure("Wider", width=14.0)]
+    figures = [plots.heatmap(table, "Wide", "reward"), plots.new_figure("Wider", width=14.0)]
     for figure in figures:
         picture = Image.open(io.BytesIO(plots.render_png(figure)))
         assert picture.width <= 900 and picture.mode == "P"

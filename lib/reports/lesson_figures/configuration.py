@@ -446,7 +446,7 @@ def draw_accuracy_by_workflow(rows: pd.DataFrame, verdict: str) -> Figure:
     )
     best = ", ".join(f"{kind} {name}" for kind, name in accuracy.idxmax().items())
     title = f"Most often right: {best}. That none is best everywhere: {verdict}"
-    return plots.heatmap(accuracy, title, "kind of question", "workflow")
+    return plots.heatmap(accuracy, title, "accuracy", "kind of question", "workflow")
 
 
 def draw_workflow_shares(rows: pd.DataFrame) -> Figure:

@@ -235,7 +235,7 @@ def plot_experts(replies: pd.DataFrame) -> Figure:
     else:
         number = best_by_kind.nunique()
         title = f"No model is best for every kind of question: {number} models are needed"
-    return plots.heatmap(by_kind, title, "kind of question", "model")
+    return plots.heatmap(by_kind, title, "accuracy", "kind of question", "model")
 
 
 def plot_families(replies: pd.DataFrame) -> Figure:
@@ -246,7 +246,7 @@ def plot_families(replies: pd.DataFrame) -> Figure:
     best_families = [f"{name} in {', '.join(best.index[best == name])}" for name in best.unique()]
     number = "No" if best.nunique() > 1 else "One"
     title = f"{number} model is best everywhere: {'; '.join(best_families)}"
-    return plots.heatmap(by_family, title, "family", "model")
+    return plots.heatmap(by_family, title, "accuracy", "family", "model")
 
 
 def plot_temperatures(by_temperature: pd.DataFrame) -> Figure:

@@ -483,6 +483,29 @@ def find_undominated(choices: Mapping[str, Choices]) -> tuple[pd.DataFrame, pd.D
     return cost, accuracy
 
 
+def summarize_check(
+    cost: pd.DataFrame, accuracy: pd.DataFrame, kind: str, alone: str, misses: float, refuses: float
+) -> str:
+    """Says what pairs of agents with a check cost where they are as accurate as the best agent.
+
+    Args:
+        cost: Mean costs from `find_undominated`.
+        accuracy: Accuracies from it.
+        kind: The name of the pairs with a check.
+        alone: The name of single agents.
+        misses: Fraction of wrong answers that the check lets pass.
+        refuses: Fraction of correct answers that it refuses.
+    """
+    accuracy_alone = accuracy["value"].loc[alone]
+    best_accuracy = accuracy_alone.max()
+    best_cost = cost["value"].loc[alone].loc[accuracy_alone.idxmax()]
+    as_accurate = cost["value"].loc[kind][accuracy["value"].loc[kind] >= best_accuracy]
+    check = f"{misses:.0%} of the wrong pass, {refuses:.0%} of the correct are refused"
+    if as_accurate.empty:
+        return f"{check}: no pair is as accurate as the best agent"
+    return f"{check}: a pair is as accurate as the best agent for {as_accurate.min() / best_cost:.0%} of its cost"
+
+
 def tabulate_overspending(transfers: pd.DataFrame) -> pd.DataFrame:
     """Tabulates dollars spent over dollars promised at half of the best constant's cost, after a change of benchmark.
 

@@ -235,7 +235,13 @@ def make_map_slider(
         # Estimated once for all positions of the sliders, so that a move only selects.
         point = rewards.xs((complementarity, noise), level=("complementarity", "noise"))
         labels = {budget: f"reward, budget {budget}" for budget in BUDGETS}
-        title = f"Reward by budget: complementarity {complementarity:g}, noise {noise:g}"
+        mean_over_budgets = point["value"].groupby("method").mean()
+        gain = mean_over_budgets["CoRL"] - mean_over_budgets["best constant"]
+        shortfall = mean_over_budgets["optimum"] - mean_over_budgets["CoRL"]
+        title = (
+            f"Complementarity {complementarity:g}, noise {noise:g}: CoRL earns {gain:z.2f} more than the best "
+            f"constant, {shortfall:z.2f} less than the optimum (mean of the budgets)"
+        )
         return plots.forest_plot(
             point.reindex(methods, level="method"),
             title,

@@ -86,7 +86,7 @@ def draw_spending_by_weight(
         by="method",
         title=title,
         xlabel=xlabel,
-        ylabel="spent, over the mean tool",
+        ylabel="spent, as a share of a mean tool",
         seed=None,
         panels=panels,
         like={synthetic_evaluation.OPTIMUM: "oracle"},
@@ -104,10 +104,16 @@ def draw_price_map(synthetic: pd.DataFrame, prices: float, updates: int) -> Figu
     # The optimum needs no training and stands at step 0.
     compared = results_table.select(synthetic, split="map", prices=prices, step=[0, updates])
     spending = synthetic_estimates.estimate_spending_by_weight(compared)
-    title = f"Prices up to {prices:g} times apart, {updates} updates: how steeply spending falls"
-    return draw_spending_by_weight(
-        spending.loc["weight on cost"], title, "the user's weight on cost"
+    spending_by_cost_weight = spending.loc["weight on cost"]
+
+    # From the smallest weight on cost to the largest, how much spending falls.
+    values = spending_by_cost_weight["value"].unstack("weight")
+    fall = values[values.columns.min()] - values[values.columns.max()]
+    title = (
+        f"Prices up to {prices:g} times apart, {updates} updates: the weight on cost saves "
+        f"{fall[TRAINED]:.0%} of a mean tool, with the optimum {fall[synthetic_evaluation.OPTIMUM]:.0%}"
     )
+    return draw_spending_by_weight(spending_by_cost_weight, title, "the user's weight on cost")
 
 
 def tabulate_synthetic_means(rows: pd.DataFrame, methods: Sequence[str]) -> pd.DataFrame:

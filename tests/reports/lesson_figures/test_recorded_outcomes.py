@@ -187,6 +187,18 @@ def test_of_choices_those_that_cost_more_and_solve_less_are_left_out():
     assert accuracy["value"].tolist() == [0.5, 1.0]
 
 
+def test_a_check_is_summed_up_by_the_cheapest_pair_that_is_as_accurate_as_the_best_agent():
+    index = pd.MultiIndex.from_tuples([("pair", 0), ("pair", 1), ("agent", 0), ("agent", 1)])
+    cost = pd.DataFrame({"value": [0.5, 1.0, 0.2, 2.0]}, index)
+    accuracy = pd.DataFrame({"value": [0.4, 0.6, 0.3, 0.6]}, index)
+    title = lesson_tables.summarize_check(cost, accuracy, "pair", "agent", 0.2, 0.1)
+    assert title.startswith("20% of the wrong pass, 10% of the correct are refused: ")
+    assert title.endswith("as accurate as the best agent for 50% of its cost")
+    accuracy.loc[("pair", 1), "value"] = 0.59
+    title = lesson_tables.summarize_check(cost, accuracy, "pair", "agent", 0.2, 0.1)
+    assert title.endswith("no pair is as accurate as the best agent")
+
+
 def test_the_conclusion_names_the_counts_and_the_price_of_a_check():
     comparison = make_comparison(
         {("swe-bench", PERFECT_CHECK): "cheaper", ("swe-bench", POOR_CHECK): "undecided"}
