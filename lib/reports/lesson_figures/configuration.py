@@ -54,6 +54,21 @@ THEOREM_LABELS = {
     "margin": "that minus tau",
     "outside": "probability outside the elite",
 }
+# What tables and figures call encoders, and the rows that encoders are compared with.
+ENCODER_LABELS = {
+    "hashing": "hashed words",
+    "tfidf": "word weights (tf-idf)",
+    embeddings.FEATURES: "five plain features",
+    embeddings.COMMONEST: "most frequent label",
+}
+# What the table of encoders calls the scores of `embeddings.compare_encoders`.
+ENCODER_SCORE_LABELS = {
+    "numbers": "length of a vector",
+    "ari": "clusters match kinds (adjusted Rand index)",
+    "classification": "kind of question",
+    "complexity": "number of steps",
+    "decision": "best configuration",
+}
 # Of the figure of accuracy against cost; variants of ARC would lie on one another.
 TRADEOFF_METHODS = (
     "base", "random", "grid", "best_constant", "by_kind", "gepa", "bootstrap", "conversation", "bandit", "arc",
@@ -618,7 +633,9 @@ def tabulate_transfer(rows: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
             ),
         }
         for name, similarity in similarities.items():
-            entry[f"similarity, {name}"] = round(float(similarity.loc[source, target]), 2)
+            entry[f"similarity, {label_encoder(name)}"] = round(
+                float(similarity.loc[source, target]), 2
+            )
         table[f"{source} to {target}"] = entry
     return pd.DataFrame(table).T.rename_axis("learned from, tested on")
 
@@ -717,6 +734,32 @@ def count_encoder_weights(name: str) -> int:
     return 0
 
 
+def label_encoder(name: str) -> str:
+    """What tables and figures call an encoder.
+
+    Args:
+        name: Such as "lab:MODEL" or "tfidf".
+    """
+    family, _, model = name.partition(":")
+    if family == "lab":
+        return f"{model} (lesson 03)"
+    if model:
+        return model  # a pretrained one is known by its name
+    return ENCODER_LABELS.get(name, name)
+
+
+def tabulate_encoders(scores: pd.DataFrame) -> pd.DataFrame:
+    """Tabulates the scores of encoders under names in words.
+
+    Args:
+        scores: What `embeddings.compare_encoders` returned.
+
+    Returns:
+        The same rows and columns; the names are those of `label_encoder` and `ENCODER_SCORE_LABELS`.
+    """
+    return scores.rename(index=label_encoder, columns=ENCODER_SCORE_LABELS)
+
+
 def draw_encoders(scores: pd.DataFrame) -> Figure:
     """Draws the overall score of each encoder against its size (Figure 8 has running time in place of size).
 
@@ -726,9 +769,10 @@ def draw_encoders(scores: pd.DataFrame) -> Figure:
     sizes = {}
     overall = {}
     for name, row in scores.iterrows():
-        sizes[name] = stats.Interval(count_encoder_weights(name) / _MILLION, np.nan, np.nan)
-        overall[name] = stats.Interval(float(row["overall"]), np.nan, np.nan)
-    best = scores["overall"].idxmax()
+        label = label_encoder(name)
+        sizes[label] = stats.Interval(count_encoder_weights(name) / _MILLION, np.nan, np.nan)
+        overall[label] = stats.Interval(float(row["overall"]), np.nan, np.nan)
+    best = label_encoder(scores["overall"].idxmax())
     return plots.tradeoff_plot(
         _stack(sizes),
         _stack(overall),

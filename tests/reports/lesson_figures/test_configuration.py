@@ -5,7 +5,14 @@ import pandas as pd
 import pytest
 
 from lib import config
-from lib.agent_configuration import action_space, estimates, results, rewards, synthetic_estimates
+from lib.agent_configuration import (
+    action_space,
+    embeddings,
+    estimates,
+    results,
+    rewards,
+    synthetic_estimates,
+)
 from lib.agent_configuration.action_space import WORKFLOWS
 from lib.agent_configuration.questions import KINDS
 from lib.reports.lesson_figures import configuration as lesson_figures
@@ -109,7 +116,7 @@ def test_transfer_stands_beside_the_similarity_of_the_questions():
     table = lesson_figures.tabulate_transfer(rows, ["hashing"])
     assert table.loc["chain to hops", "at home"] == pytest.approx(0.9)
     assert table.loc["chain to hops", "on the other kind"] == pytest.approx(0.4)
-    similarity = table["similarity, hashing"].astype(float)
+    similarity = table["similarity, hashed words"].astype(float)
     assert similarity["chain to hops"] == similarity["hops to chain"]
     assert -1 <= similarity.min() <= similarity.max() < 1
 
@@ -154,11 +161,20 @@ def test_a_recorded_encoder_without_the_vectors_of_a_question_is_left_out_and_na
 
 def test_the_best_encoder_is_named():
     scores = pd.DataFrame({"overall": [0.4, 0.6]}, index=["hashing", "tfidf"])
-    assert lesson_figures.draw_encoders(scores).get_suptitle().startswith("tfidf has")
+    title = lesson_figures.draw_encoders(scores).get_suptitle()
+    assert title.startswith("word weights (tf-idf) has")
+
+
+def test_encoders_and_their_scores_are_named_in_words():
+    names = ["lab:lab-team", "recorded:all-MiniLM-L6-v2", "hashing", embeddings.FEATURES]
+    scores = pd.DataFrame({"numbers": 5, "complexity": 0.4, "overall": 0.6}, index=names)
+    table = lesson_figures.tabulate_encoders(scores)
+    labels = ["lab-team (lesson 03)", "all-MiniLM-L6-v2", "hashed words", "five plain features"]
+    assert list(table.index) == labels
+    assert list(table.columns) == ["length of a vector", "number of steps", "overall"]
 
 
 def test_the_labels_of_training_questions_come_back_from_the_results_table():
-    from lib.agent_configuration import embeddings
     from lib.agent_configuration.questions import questions
 
     random = np.random.default_rng(0)
