@@ -93,6 +93,23 @@ def draw_spending_by_weight(
     )
 
 
+def _compute_spending_changes(spending: pd.DataFrame) -> pd.Series:
+    """By method, spending at the largest weight on cost minus that at the smallest, in shares of a mean tool."""
+    by_weight = spending["value"].loc["weight on cost"].unstack("weight")
+    return by_weight[by_weight.columns.max()] - by_weight[by_weight.columns.min()]
+
+
+def summarize_spending_changes(spending: pd.DataFrame) -> str:
+    """Says how spending changes from the smallest weight on cost to the largest, by method.
+
+    Args:
+        spending: Rows of `synthetic_estimates.estimate_spending_by_weight`.
+    """
+    changes = _compute_spending_changes(spending)
+    numbers = [f"{method} {change:+.0%}" for method, change in changes.items()]
+    return f"What the full weight on cost changes, in shares of a mean tool: {', '.join(numbers)}"
+
+
 def draw_price_map(synthetic: pd.DataFrame, prices: float, updates: int) -> Figure:
     """Draw what is spent along the weight on cost, for one ratio of prices and one number of updates.
 
@@ -104,16 +121,14 @@ def draw_price_map(synthetic: pd.DataFrame, prices: float, updates: int) -> Figu
     # The optimum needs no training and stands at step 0.
     compared = results_table.select(synthetic, split="map", prices=prices, step=[0, updates])
     spending = synthetic_estimates.estimate_spending_by_weight(compared)
-    spending_by_cost_weight = spending.loc["weight on cost"]
-
-    # From the smallest weight on cost to the largest, how much spending falls.
-    values = spending_by_cost_weight["value"].unstack("weight")
-    fall = values[values.columns.min()] - values[values.columns.max()]
+    changes = _compute_spending_changes(spending)
     title = (
-        f"Prices up to {prices:g} times apart, {updates} updates: the weight on cost saves "
-        f"{fall[TRAINED]:.0%} of a mean tool, with the optimum {fall[synthetic_evaluation.OPTIMUM]:.0%}"
+        f"Prices up to {prices:g} times apart, {updates} updates: the weight on cost changes spending by "
+        f"{changes[TRAINED]:+.0%} of a mean tool, with the optimum by {changes[synthetic_evaluation.OPTIMUM]:+.0%}"
     )
-    return draw_spending_by_weight(spending_by_cost_weight, title, "the user's weight on cost")
+    return draw_spending_by_weight(
+        spending.loc["weight on cost"], title, "the user's weight on cost"
+    )
 
 
 def tabulate_synthetic_means(rows: pd.DataFrame, methods: Sequence[str]) -> pd.DataFrame:

@@ -28,6 +28,16 @@ def spending() -> pd.DataFrame:
     return results_table.make_results("toolorchestra", rows)
 
 
+def test_what_the_weight_on_cost_changes_is_said_by_method():
+    index = pd.MultiIndex.from_product(
+        [["weight on cost"], ["ToolOrchestra", "optimum"], [0.0, 0.5, 1.0]],
+        names=["objective", "method", "weight"],
+    )
+    spending = pd.DataFrame({"value": [1.0, 0.9, 0.95, 1.0, 0.8, 0.6]}, index)
+    title = lesson_figures.summarize_spending_changes(spending)
+    assert title.endswith("in shares of a mean tool: ToolOrchestra -5%, optimum -40%")
+
+
 def test_spending_is_estimated_for_each_orchestrator_and_user(spending):
     table = lesson_figures.estimate_spending_by_user(spending, ["start", "ToolOrchestra"])
     values = table["value"]
