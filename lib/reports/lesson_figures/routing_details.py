@@ -434,6 +434,30 @@ def trace_regret(
     )
 
 
+def summarize_fixed_budgets(curves: pd.DataFrame, x: str, quantity: str) -> str:
+    """Writes the title of the figure of trainings under one budget only: what they end with.
+
+    Args:
+        curves: A row per method, seed, point of the training and quantity, as `draw_fixed_budgets` takes them. Methods
+            have names such as "CoRL, low budget only".
+        x: Column of the points of the training.
+        quantity: A value of the column measured, which is named beside the share of correct answers.
+
+    Returns:
+        A sentence with means over seeds at the last point of the training.
+    """
+    at_end = curves[curves[x] == curves[x].max()]
+    means = at_end.groupby(["method", "measured"], sort=False)["mean"].mean()
+    shares = []
+    numbers = []
+    for method in means.index.get_level_values("method").unique():
+        budget = method.removeprefix(f"{CORL}, ").removesuffix(" budget only")
+        shares.append(f"{means[method, 'correct answers']:.0%} ({budget})")
+        numbers.append(f"{means[method, quantity]:.2f} ({budget})")
+    correct = f"{listed(shares)} correct answers"
+    return f"Trainings under one budget end with {correct}, and with {listed(numbers)} {quantity}"
+
+
 def draw_fixed_budgets(
     curves: pd.DataFrame, title: str, x: str, xlabel: str, ylabel: str, rng: np.random.Generator
 ) -> matplotlib.figure.Figure:

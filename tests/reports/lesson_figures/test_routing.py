@@ -153,3 +153,17 @@ def test_pairs_of_budgets_are_named_in_words():
         pd.DataFrame({"value": [1, 2]}, index=index)
     )
     assert list(table.index) == [("medium minus low", "cost"), ("high minus medium", "calls")]
+
+
+def test_the_title_of_trainings_under_one_budget_has_their_last_points_as_means_over_seeds():
+    rows = []
+    for budget, shares in (("low", (0.2, 0.4)), ("high", (0.7, 0.8))):
+        for seed, share in enumerate(shares):
+            method = f"CoRL, {budget} budget only"
+            rows.append((method, seed, 1, "correct answers", 0.99))
+            rows.append((method, seed, 2, "correct answers", share))
+            rows.append((method, seed, 2, "calls per question", 2 * share))
+    curves = pd.DataFrame(rows, columns=["method", "seed", "update", "measured", "mean"])
+    title = routing_details.summarize_fixed_budgets(curves, "update", "calls per question")
+    assert "30% (low) and 75% (high) correct answers" in title
+    assert "0.60 (low) and 1.50 (high) calls per question" in title
