@@ -207,13 +207,17 @@ def summarize_lessons(lessons: list[Entry]) -> list[str]:
         lessons: Every lesson that was run.
     """
     papers = list(dict.fromkeys(lesson.paper for lesson in lessons if lesson.paper))
+    num_appendices = sum(lesson.is_appendix for lesson in lessons)
+    number = _count(len(lessons) - num_appendices, "lesson")
+    if num_appendices:
+        number += f" and {num_appendices} appendi{'x' if num_appendices == 1 else 'ces'}"
     origin = (
         f" rebuild the decision makers of {_count(len(papers), 'paper')} ({listed(papers)})"
         if papers
         else ""
     )
     sentences = [
-        f"{_count(len(lessons), 'lesson')}{origin}. Each trains or runs them here, compares them with random choice, "
+        f"{number}{origin}. Each trains or runs them here, compares them with random choice, "
         "fixed choices and oracles, and counts all costs in the same way.",
         "Numbers in brackets are intervals. Numbers from the papers are never printed as ours.",
     ]

@@ -158,11 +158,11 @@ def describe_replication(folder: str | Path = METRICS_FOLDER) -> str:
     if not metrics.get("pairs"):
         return "Not replicated yet: no second run (`make replicate`) stands beside these numbers."
     sentences = [
-        f"Run once more with another root seed and class of processor, {metrics['lessons']} lessons at "
+        f"Run once more with another root seed and class of processor, {metrics['lessons']} notebooks at "
         f"{metrics['profile']}: {metrics['coverage']:.3f} of {metrics['pairs']:,} differences lie within both "
         f"intervals taken together ({metrics['coverage_expected']:.2f} expected), {metrics['disjoint']:.3f} of the "
-        f"intervals do not meet ({metrics['disjoint_expected']:.3f}), {metrics['captured']:.3f} of the new values lie "
-        f"inside the old interval ({metrics['captured_expected']:.3f}). Of {metrics['verdicts']} verdicts "
+        f"intervals do not meet ({metrics['disjoint_expected']:.3f} expected), {metrics['captured']:.3f} of the new "
+        f"values lie inside the old interval ({metrics['captured_expected']:.3f} expected). Of {metrics['verdicts']} verdicts "
         f"{metrics['contradictions']} turned round and {metrics['changed']} changed."
     ]
     changed_lessons = list_changed_lessons(metrics, folder)

@@ -206,7 +206,9 @@ def test_a_lesson_is_summarized_by_the_sentences_that_its_run_supports(reports, 
 
 def test_an_appendix_has_a_card_and_is_not_among_the_findings(reports, add):
     add("02a_more")
-    assert words(front_page(reports, reports)).count("We found 02a_more.") == 1
+    page = words(front_page(reports, reports))
+    assert page.count("We found 02a_more.") == 1
+    assert "3 lessons and 1 appendix" in page
 
 
 def test_claims_are_counted_by_paper_and_by_what_decides_them(reports, add):
