@@ -162,8 +162,8 @@ def describe_replication(folder: str | Path = METRICS_FOLDER) -> str:
         f"{metrics['profile']}: {metrics['coverage']:.3f} of {metrics['pairs']:,} differences lie within both "
         f"intervals taken together ({metrics['coverage_expected']:.2f} expected), {metrics['disjoint']:.3f} of the "
         f"intervals do not meet ({metrics['disjoint_expected']:.3f} expected), {metrics['captured']:.3f} of the new "
-        f"values lie inside the old interval ({metrics['captured_expected']:.3f} expected). Of {metrics['verdicts']} verdicts "
-        f"{metrics['contradictions']} turned round and {metrics['changed']} changed."
+        f"values lie inside the old interval ({metrics['captured_expected']:.3f} expected). "
+        f"Of {metrics['verdicts']} verdicts {metrics['contradictions']} turned round and {metrics['changed']} changed."
     ]
     changed_lessons = list_changed_lessons(metrics, folder)
     if changed_lessons:
