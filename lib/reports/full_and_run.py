@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 
 import pandas as pd
 
+from lib import stats
 from lib.experiment.full_results import FullResults
 from lib.experiment.results_table import UNUSABLE_SHARE
 from lib.llm.reply_shares import describe_share
@@ -68,10 +69,11 @@ def compare_with_full_run(
 def estimates_agree(first: Estimate, second: Estimate) -> bool:
     """Whether two estimates agree: their difference is within the joint half-width of their intervals.
 
-    The half-widths add as those of independent runs.
+    The half-widths add as those of independent runs. One or two seeds do not say how much seeds differ. Beside an
+    estimate of more seeds they get its half-width, times the root of the ratio of the numbers of seeds.
 
     Args:
-        first: Estimate with value, ci_low and ci_high.
+        first: Estimate with value, ci_low and ci_high, and with num_runs where it is known.
         second: Another one.
     """
     difference = first["value"] - second["value"]
@@ -80,8 +82,18 @@ def estimates_agree(first: Estimate, second: Estimate) -> bool:
         half_widths = [first["value"] - first["ci_low"], second["ci_high"] - second["value"]]
     else:
         half_widths = [first["ci_high"] - first["value"], second["value"] - second["ci_low"]]
+
+    seeds = [first.get("num_runs", 0), second.get("num_runs", 0)]
+    for few, many in ((0, 1), (1, 0)):
+        if _has_too_few_seeds(seeds[few]) and seeds[many] >= stats.MIN_RUNS:
+            half_widths[few] = half_widths[many] * math.sqrt(seeds[many] / seeds[few])
     known_widths = [width for width in half_widths if math.isfinite(width)]
     return abs(difference) <= math.hypot(*known_widths)
+
+
+def _has_too_few_seeds(num_seeds: float) -> bool:
+    """Whether an interval over so many seeds does not know how much they differ; 0 means that nobody counted them."""
+    return 0 < num_seeds < stats.MIN_RUNS
 
 
 def find_unusable_share(estimate: Estimate) -> float:
@@ -99,14 +111,18 @@ def format_estimate(estimate: Estimate) -> str:
     """Formats an estimate, such as "+0.103 [+0.071, +0.134]".
 
     Args:
-        estimate: With value, ci_low and ci_high; without an interval the value alone is shown. Where a model gave too
-            few usable replies, the reason stands in its place.
+        estimate: With value, ci_low and ci_high. Without an interval the value alone is shown, and with one or two
+            seeds their number in place of the interval. Where a model gave too few usable replies, the reason stands
+            in its place.
     """
     unusable_share = find_unusable_share(estimate)
     if unusable_share > 0:
         return f"left out: {describe_share(unusable_share)}"
     text = f"{estimate['value']:+.3f}"
-    if has_interval(estimate):
+    num_seeds = estimate.get("num_runs", 0)
+    if _has_too_few_seeds(num_seeds):
+        text += " (one seed)" if num_seeds == 1 else f" (n = {num_seeds:.0f} seeds)"
+    elif has_interval(estimate):
         text += f" [{estimate['ci_low']:+.3f}, {estimate['ci_high']:+.3f}]"
     return text
 

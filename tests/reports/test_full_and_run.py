@@ -105,6 +105,24 @@ def test_a_run_without_an_interval_adds_no_uncertainty():
     assert not estimates_agree(first, point + 0.02)
 
 
+@pytest.mark.parametrize(("num_seeds", "agree"), [(1, True), (2, False), (3, False)])
+def test_a_run_of_few_seeds_is_as_uncertain_as_the_seeds_of_the_other_differ(num_seeds, agree):
+    """Nine seeds have a half-width of 0.1: one of them 0.3, two 0.21, three what their own interval says."""
+    recorded = pd.Series({"value": 0.0, "ci_low": -0.1, "ci_high": 0.1, "num_runs": 9})
+    this_run = pd.Series({"value": 0.3, "ci_low": 0.29, "ci_high": 0.31, "num_runs": num_seeds})
+    assert estimates_agree(recorded, this_run) == agree
+    assert estimates_agree(this_run, recorded) == agree
+
+
+@pytest.mark.parametrize(
+    ("gains", "shown"),
+    [([0.2], "+0.200 (one seed)"), ([0.2, 0.2], "+0.200 (n = 2 seeds)"), ([0.2] * 3, "+0.200 [")],
+)
+def test_no_interval_of_fewer_than_three_seeds_is_shown(lesson, gains, shown):
+    table = compare(lesson, make_full(OWN_GAINS), make_rows(gains))
+    assert table.loc[0, "this run"].startswith(shown)
+
+
 def test_two_runs_without_an_interval_are_not_called_agreeing_or_disagreeing(lesson):
     def estimate_without_interval(rows: pd.DataFrame) -> dict[str, pd.Series]:
         mean = rows["reward"].mean()
