@@ -177,7 +177,9 @@ def draw_gain_of_choosing(map_rows: pd.DataFrame, interaction: float) -> Figure:
         f"{headroom['value'].min():.2f} to {headroom['value'].max():.2f} of reward, and "
         f"{rows['passed'].sum():.0f} of {len(rows)} policies end above the best constant"
     )
-    note = "A policy that never stays above the best constant counts with the length of the training."
+    note = (
+        "A policy that never stays above the best constant counts with the length of the training."
+    )
     return plots.forest_plot(table, title, note=note)
 
 
