@@ -285,7 +285,8 @@ def _wrong(name: str, text: str) -> str:
         )
         return "" if fine else broken
     try:
-        content = YAML(typ="safe").load(text)
+        # The parser in Python: the one in C ends the process where a broken file nests too deep.
+        content = YAML(typ="safe", pure=True).load(text)
     except Exception:  # any way in which a parser can fail means the same here
         return broken
     if not isinstance(content, dict):
