@@ -15,7 +15,7 @@ from lib.orchestration import ablations, experiment
 from lib.orchestration.ablations import MEMORY_VARIANTS, POLICIES, RULES, UNCHANGED
 from lib.orchestration.contexts import SYSTEMS, TABLE_1
 from lib.orchestration.methods import NAMES_OF_VARIANTS
-from lib.policy_zoo import evaluate
+from lib.policy_zoo import evaluate, simulator_calibration
 from tests.orchestration import zoo
 from tests.orchestration.small import SCRIPTED, make_params, trained
 
@@ -114,8 +114,9 @@ def test_rules_are_changed_one_at_a_time_and_never_to_what_they_are():
     usual = make_ablation_params().education
     changes = ablations.list_rule_changes(usual)
     assert all(len(changed) == 1 for changed in changes.values())
-    for changed in changes.values():
+    for name, changed in changes.items():
         ((rule, value),) = changed.items()
+        assert name == simulator_calibration.describe_rule(rule, value)
         assert getattr(usual, rule) != value
     assert changes["solved questions: never asked again"] == {"solved": "retire"}
     assert changes["first questions: may raise mastery"] == {"warmup": "ncc"}
