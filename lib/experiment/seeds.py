@@ -23,6 +23,7 @@ import numpy as np
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
+_SHIFT_1, _SHIFT_2, _SHIFT_3 = np.uint64(30), np.uint64(27), np.uint64(31)
 _TO_UNIT = 2.0**-53
 ROOT_SEED = "BENCH_ROOT_SEED"
 VERSION = 1  # of what a named stream draws; raise it when one of these numbers changes
@@ -95,11 +96,13 @@ def keys(*name: str | int, seed: int = 0, n: int) -> np.ndarray:
 
 
 def _mix_bits(z: np.ndarray) -> np.ndarray:
-    """The SplitMix64 finaliser: every bit of the result depends on every bit of z, uint64."""
-    with np.errstate(over="ignore"):  # arithmetic modulo 2^64 is the point
-        z = (z ^ (z >> np.uint64(30))) * _MIX_1
-        z = (z ^ (z >> np.uint64(27))) * _MIX_2
-        return z ^ (z >> np.uint64(31))
+    """The SplitMix64 finaliser: every bit of the result depends on every bit of z, uint64.
+
+    Callers ignore overflow: arithmetic modulo 2^64 is the point.
+    """
+    z = (z ^ (z >> _SHIFT_1)) * _MIX_1
+    z = (z ^ (z >> _SHIFT_2)) * _MIX_2
+    return z ^ (z >> _SHIFT_3)
 
 
 def next_key(stream: np.ndarray) -> np.ndarray:

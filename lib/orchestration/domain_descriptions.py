@@ -119,7 +119,7 @@ class EducationDescriber:
 
     def measure_after_step(self, env: EducationBatch) -> dict[str, np.ndarray]:
         """Mastery (students,) and levels of the questions that were asked (students, questions), after a step."""
-        return {"mastery_after": env.mastery / env.rules.top, "levels": env.levels}
+        return {"mastery_after": env.mastery / env.rules.top, "levels": env.last_set.asked_levels}
 
     def describe_change(
         self, features_before: Mapping[str, Any], measurements_after: Mapping[str, Any]

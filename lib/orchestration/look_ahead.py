@@ -98,7 +98,8 @@ class PlanSimulator:
         policies = plans[plan_of_rollout]  # (rollouts, steps)
         copies.restore(env.state(), rows=episode_of_rollout)
         copies.key = self._make_copy_keys(rows, step, num_plans, num_copies)
-        action_draws = seeds.next_key(copies.key ^ ACTION_DRAWS)
+        action_streams = seeds.next_key(copies.key ^ ACTION_DRAWS)
+        action_draws = seeds.uniform(action_streams[:, None], np.arange(num_steps))
 
         num_criteria = len(self.describer.domain.criteria)
         total = np.zeros((num_rollouts, num_criteria))  # of rewards, over steps
@@ -111,7 +112,7 @@ class PlanSimulator:
         running = np.arange(num_rollouts)  # rollouts that have not ended, the rows of `copies`
         observation = observation[episode_of_rollout]
         for plan_step in range(num_steps):
-            draws = seeds.uniform(action_draws[running], plan_step)
+            draws = action_draws[running, plan_step]
             action = self.menu.act(copies, policies[running, plan_step], observation, draws)
             features_before = self.describer.read_state_features(copies)
             transition = copies.advance(action, restart=False)

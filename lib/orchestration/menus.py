@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+import torch
 
 from lib.config import Params
 from lib.envs.batched_env import BatchedEnv
 from lib.experiment import artifacts
 from lib.policy_zoo import policies, train, zoo_folder
+from lib.policy_zoo.networks import sample_actions
 from lib.policy_zoo.planned_policies import TARGET_BY_POLICY, plan_actions
-from lib.policy_zoo.policies import Policy, PolicyError
+from lib.policy_zoo.policies import Policy, PolicyError, PolicyGroup
 from lib.policy_zoo.recipes import OBJECTIVES, REFERENCES, SINGLE
 
 _HASH_DIGITS = 16
@@ -56,7 +58,7 @@ class TrainedMenu:
         """
         references = [name for name in policies if name not in SINGLE]
         self.names = (*SINGLE, *references)
-        self.policies = [policies[name] for name in self.names]
+        self.policies = PolicyGroup([policies[name] for name in self.names])
 
     def act(
         self, env: BatchedEnv, policies: np.ndarray, observation: np.ndarray, draws: np.ndarray
@@ -72,11 +74,8 @@ class TrainedMenu:
         Returns:
             (rows,) actions.
         """
-        actions = np.zeros(len(policies), dtype=np.int64)
-        for index in np.unique(policies):
-            rows = policies == index
-            actions[rows] = self.policies[index].act(observation[rows], draws[rows])
-        return actions
+        logprobs = self.policies.compute_logits(policies, observation).log_softmax(-1)
+        return sample_actions(logprobs, torch.from_numpy(draws)).numpy()
 
 
 class PlannedMenu:

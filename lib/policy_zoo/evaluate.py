@@ -165,8 +165,8 @@ def _describe_set(env: BatchedEnv, transition: Transition) -> dict[str, np.ndarr
     mastery = transition.final_observation[:, 0].astype(np.float64)
     return {
         "mastery_after": mastery.round(6),  # observations are float32
-        "counted": env.num_counted,
-        "counted_correct": env.num_counted_correct,
+        "counted": env.last_set.num_counted,
+        "counted_correct": env.last_set.num_counted_correct,
     }
 
 

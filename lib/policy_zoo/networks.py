@@ -56,6 +56,10 @@ class Network(Protocol):
         """Logits (K, N, A) and values (K, N, V) of inputs (K, N, ...)."""
         ...
 
+    def compute_logits(self, params: Params, inputs: Tensor) -> Tensor:
+        """Logits (K, N, A) alone, for policies that act and do not learn: the critic is not computed."""
+        ...
+
 
 # First weights and actions ------------------------------------------------------------------------
 
@@ -135,26 +139,34 @@ def _multiply_batched(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return torch.baddbmm(bias.unsqueeze(1), x, weight.transpose(1, 2))
 
 
-def _apply_heads(features: Tensor, params: Params, depth: int) -> tuple[Tensor, Tensor]:
-    """Compute logits and values of features, by separate tanh nets for actor and critic.
+def _apply_actor(features: Tensor, params: Params, depth: int) -> Tensor:
+    """Logits (K, N, A) of features (K, N, in), by a tanh net of `depth` hidden layers."""
+    return _apply_head(features, params, depth, "policy_net", "action_net")
+
+
+def _apply_critic(features: Tensor, params: Params, depth: int) -> Tensor:
+    """Values (K, N, V) of features (K, N, in), by a tanh net of `depth` hidden layers."""
+    return _apply_head(features, params, depth, "value_net", "value_net")
+
+
+def _apply_head(features: Tensor, params: Params, depth: int, net: str, last_layer: str) -> Tensor:
+    """Compute the outputs of the actor's or the critic's net.
 
     Args:
         features: (K, N, in).
         params: Weights and biases by name, with the axis K of policies in front.
-        depth: Hidden layers of each net.
+        depth: Hidden layers of the net.
+        net: policy_net or value_net, as the hidden layers are named.
+        last_layer: Name of the layer after them.
 
     Returns:
-        (K, N, A) logits and (K, N, V) values.
+        (K, N, out).
     """
-    actor = features
-    critic = features
+    x = features
     for i in range(depth):
         # Even numbers, because stable-baselines3 counts the tanh layers between them.
-        actor = torch.tanh(_apply_linear(actor, params, f"mlp_extractor.policy_net.{2 * i}"))
-        critic = torch.tanh(_apply_linear(critic, params, f"mlp_extractor.value_net.{2 * i}"))
-    logits = _apply_linear(actor, params, "action_net")
-    values = _apply_linear(critic, params, "value_net")
-    return logits, values
+        x = torch.tanh(_apply_linear(x, params, f"mlp_extractor.{net}.{2 * i}"))
+    return _apply_linear(x, params, last_layer)
 
 
 def _list_head_shapes(
@@ -272,7 +284,12 @@ class Mlp:
 
     def forward(self, params: Params, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """Logits (K, N, A) and values (K, N, V) of observations (K, N, inputs)."""
-        return _apply_heads(inputs, params, len(self.hidden))
+        depth = len(self.hidden)
+        return _apply_actor(inputs, params, depth), _apply_critic(inputs, params, depth)
+
+    def compute_logits(self, params: Params, inputs: Tensor) -> Tensor:
+        """Logits (K, N, A) of observations (K, N, inputs)."""
+        return _apply_actor(inputs, params, len(self.hidden))
 
 
 @dataclass(frozen=True)
@@ -334,6 +351,16 @@ class Cnn:
         Returns:
             (K, N, A) logits and (K, N, V) values.
         """
+        features = self._extract_features(params, inputs)
+        depth = len(self.hidden)
+        return _apply_actor(features, params, depth), _apply_critic(features, params, depth)
+
+    def compute_logits(self, params: Params, inputs: Tensor) -> Tensor:
+        """Logits (K, N, A) of views that are cut into patches (K, N, 36, 12)."""
+        return _apply_actor(self._extract_features(params, inputs), params, len(self.hidden))
+
+    def _extract_features(self, params: Params, inputs: Tensor) -> Tensor:
+        """Features (K, N, features) of patches (K, N, 36, 12): three convolutions and a linear layer."""
         num_policies, num_inputs = inputs.shape[:2]
         width = self.side - 1  # of the feature map after the first convolution
         x = inputs  # patches of the view, (K, N, width^2, 4 * channels)
@@ -349,10 +376,7 @@ class Cnn:
             x = x.view(num_policies, num_inputs, width * width, out_channels)
 
         x = x.transpose(2, 3).flatten(2)  # torch flattens channels first
-        features = _apply_linear(
-            x, params, "features_extractor.linear.0"
-        ).relu()  # (K, N, features)
-        return _apply_heads(features, params, len(self.hidden))
+        return _apply_linear(x, params, "features_extractor.linear.0").relu()
 
 
 # Networks and objectives as JSON ------------------------------------------------------------------

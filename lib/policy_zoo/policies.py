@@ -4,6 +4,7 @@ A policy is two files: `<name>.safetensors` with the parameters under stable-bas
 the network that they belong to. Neither can run code when it is read; anything else, above all a pickle, is refused.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -57,7 +58,7 @@ class Policy:
         return {name: torch.from_numpy(array).unsqueeze(0) for name, array in self.params.items()}
 
     @cached_property
-    def _logprobs_by_view(self) -> dict[bytes, torch.Tensor]:
+    def _logits_by_view(self) -> dict[bytes, torch.Tensor]:
         return {}
 
     def act(self, observation: np.ndarray, draws: np.ndarray | None = None) -> np.ndarray:
@@ -70,13 +71,13 @@ class Policy:
         Returns:
             (N,) actions.
         """
-        logprobs = self.compute_logprobs(observation)
+        logprobs = self.compute_logits(observation).log_softmax(-1)
         if draws is None:
             return logprobs.argmax(-1).numpy()
         return sample_actions(logprobs, torch.from_numpy(np.asarray(draws))).numpy()
 
-    def compute_logprobs(self, observation: np.ndarray) -> torch.Tensor:
-        """Compute the log-probabilities of the actions.
+    def compute_logits(self, observation: np.ndarray) -> torch.Tensor:
+        """Compute the logits of the actions, from which log-probabilities follow by a softmax.
 
         Where the network is expensive, each distinct view is computed once and kept: rooms have few views.
 
@@ -84,7 +85,7 @@ class Policy:
             observation: (N, ...).
 
         Returns:
-            (N, A) log-probabilities.
+            (N, A) logits.
         """
         observation = np.asarray(observation)
         if not self.network.has_expensive_forward:
@@ -101,21 +102,78 @@ class Policy:
         # Views that are new to the policy.
         row_by_new_view = {}
         for view, row in zip(views, first_row, strict=True):
-            if view not in self._logprobs_by_view:
+            if view not in self._logits_by_view:
                 row_by_new_view[view] = row
         if row_by_new_view:
-            new_logprobs = self._run_network(observation[list(row_by_new_view.values())])
-            self._logprobs_by_view.update(zip(row_by_new_view, new_logprobs, strict=True))
+            new_logits = self._run_network(observation[list(row_by_new_view.values())])
+            self._logits_by_view.update(zip(row_by_new_view, new_logits, strict=True))
 
-        logprobs_of_views = torch.stack([self._logprobs_by_view[view] for view in views])
-        return logprobs_of_views[view_number]
+        logits_of_views = torch.stack([self._logits_by_view[view] for view in views])
+        return logits_of_views[view_number]
 
-    @torch.no_grad()
     def _run_network(self, observation: np.ndarray) -> torch.Tensor:
-        """Log-probabilities (N, A), computed anew."""
+        """Logits (N, A), computed anew."""
         inputs = self.network.prepare_inputs(observation[None])
-        logits, _ = self.network.forward(self._tensors, inputs)  # (1, N, A)
-        return logits[0].log_softmax(-1)
+        return self.network.compute_logits(self._tensors, inputs)[0]
+
+
+class PolicyGroup:
+    """Policies that act in one batch, each in rows of its own.
+
+    Where they share an architecture that is cheap to run, one batched product computes them all: networks as small as
+    these wait for the overhead of a call.
+    """
+
+    def __init__(self, policies: Sequence[Policy]) -> None:
+        """Stack the parameters of the policies' actors, where they have the same shapes.
+
+        Args:
+            policies: In the order by which rows name them.
+        """
+        self.policies = policies
+        self.network = policies[0].network
+        self._stacked: dict[str, torch.Tensor] = {}
+        actors = [_select_actor(policy.params) for policy in policies]
+        shapes = [{name: array.shape for name, array in actor.items()} for actor in actors]
+        if not self.network.has_expensive_forward and all(shape == shapes[0] for shape in shapes):
+            for name in actors[0]:
+                arrays = [actor[name] for actor in actors]
+                self._stacked[name] = torch.from_numpy(np.stack(arrays))
+
+    def compute_logits(self, policy_of_row: np.ndarray, observation: np.ndarray) -> torch.Tensor:
+        """Compute the logits of each row's policy.
+
+        Args:
+            policy_of_row: (N,) index of the policy that acts in each row.
+            observation: (N, ...).
+
+        Returns:
+            (N, A) logits.
+        """
+        num_rows = np.bincount(policy_of_row, minlength=len(self.policies))  # of each policy
+        logits = np.empty((len(policy_of_row), self.network.actions), dtype=np.float32)
+        acting = np.flatnonzero(num_rows)
+        if not self._stacked or len(acting) < len(self.policies):
+            for index in acting:
+                rows = np.flatnonzero(policy_of_row == index)
+                logits[rows] = self.policies[index].compute_logits(observation[rows]).numpy()
+            return torch.from_numpy(logits)
+
+        # Rows in the order of their policies, each policy's from slot 0 on; slots without a row stay 0.
+        rows = np.argsort(policy_of_row, kind="stable")
+        policy = policy_of_row[rows]
+        first_row = num_rows.cumsum() - num_rows  # (K,)
+        slot = np.arange(len(rows)) - first_row[policy]
+        inputs = np.zeros((len(num_rows), num_rows.max(), *observation.shape[1:]), np.float32)
+        inputs[policy, slot] = observation[rows]
+        stacked_logits = self.network.compute_logits(self._stacked, torch.from_numpy(inputs))
+        logits[rows] = stacked_logits.numpy()[policy, slot]
+        return torch.from_numpy(logits)
+
+
+def _select_actor(params: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The parameters that decide actions: all but the critic's."""
+    return {name: array for name, array in params.items() if "value_net" not in name}
 
 
 # Files --------------------------------------------------------------------------------------------

@@ -70,7 +70,7 @@ def run_both(rules, batch, steps, seed):
                 step.truncated[i],
             )
             assert matches(ours, (seen, reward, terminated, truncated))
-            levels = [level for level in twin.levels[i] if level >= 0]
+            levels = [level for level in twin.last_set.asked_levels[i] if level >= 0]
             assert levels == [level - 1 for level in info["levels"]]
             if terminated or truncated:
                 seen, _ = single.reset()

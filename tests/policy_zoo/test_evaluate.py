@@ -290,7 +290,7 @@ def test_greedy_actors_take_the_most_probable_action_whatever_is_drawn(zoos):
     env = make_batched_env(SMOKE, "education", ["Linear Algebra"] * 4)
     observation = env.reset()
     policy = built["education"].policies["MO-S"][0]
-    expected = policy.compute_logprobs(observation).argmax(-1).numpy()
+    expected = policy.compute_logits(observation).argmax(-1).numpy()
     for draws in (np.zeros(4), np.full(4, 0.999)):
         np.testing.assert_array_equal(actor(observation, draws), expected)
 

@@ -9,7 +9,7 @@ import pytest
 
 from lib.experiment import artifacts
 from lib.policy_zoo.networks import Cnn, Mlp, draw_initial_parameters
-from lib.policy_zoo.policies import Policy, PolicyError, load, save
+from lib.policy_zoo.policies import Policy, PolicyError, PolicyGroup, load, save
 
 
 def make_policy(network=None):
@@ -40,11 +40,32 @@ def test_an_expensive_network_computes_each_view_once_and_gives_the_same_numbers
         return run_network(self, observation)
 
     monkeypatch.setattr(Policy, "_run_network", count_and_run)
-    logprobs_of_first_views = policy.compute_logprobs(first_views)
-    logprobs_of_all_views = policy.compute_logprobs(views)
+    logits_of_first_views = policy.compute_logits(first_views)
+    logits_of_all_views = policy.compute_logits(views)
     assert num_computed == [4, 4]  # four different views, then the four that were not among them
-    np.testing.assert_allclose(logprobs_of_first_views, run_network(policy, first_views), atol=1e-5)
-    np.testing.assert_allclose(logprobs_of_all_views, run_network(policy, views), atol=1e-5)
+    np.testing.assert_allclose(logits_of_first_views, run_network(policy, first_views), atol=1e-5)
+    np.testing.assert_allclose(logits_of_all_views, run_network(policy, views), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "networks", [[Mlp(13, 3)] * 3, [Mlp(13, 3), Mlp(13, 3, hidden=(32,))], [Cnn(6)] * 3]
+)
+@pytest.mark.parametrize("acting", [[0, 1, 2], [0, 2], [1]])
+def test_each_row_of_a_group_gets_the_logits_of_its_own_policy(networks, acting):
+    policies = []
+    for seed, network in enumerate(networks):
+        params = draw_initial_parameters(network, "group", seed=seed)
+        policies.append(Policy(f"policy {seed}", "education", network, params, {}))
+    rng = np.random.default_rng(2)
+    available = [index for index in acting if index < len(policies)] or [0]
+    policy_of_row = rng.choice(available, size=17)
+    shape = (17, 13) if isinstance(networks[0], Mlp) else (17, 7, 7, 3)
+    observation = rng.integers(0, 6, shape).astype(np.uint8)
+
+    logits = PolicyGroup(policies).compute_logits(policy_of_row, observation)
+    for row, index in enumerate(policy_of_row):
+        alone = policies[index].compute_logits(observation[[row]])[0]
+        np.testing.assert_allclose(logits[row], alone, atol=1e-5)
 
 
 def test_a_pickle_in_the_place_of_a_policy_is_refused_and_never_run(tmp_path):
