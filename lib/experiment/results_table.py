@@ -185,6 +185,18 @@ def select(rows: pd.DataFrame, **conditions: Any) -> pd.DataFrame:
     return rows
 
 
+def find_roles(rows: pd.DataFrame) -> dict[str, str]:
+    """Finds the role of every method, such as "oracle", which decides its colour in figures.
+
+    Args:
+        rows: Rows of the results table.
+
+    Returns:
+        Roles by name of the method.
+    """
+    return rows.drop_duplicates("method").set_index("method")["role"].to_dict()
+
+
 def results_path(system: str, root: str | Path = RECORDS) -> Path:
     """The file of a system's results table."""
     return Path(root) / f"{system}.parquet"

@@ -166,6 +166,12 @@ def number(value: Any, digits: int | None = None) -> str:
     return _format_fixed(float(value), decimals)
 
 
+def more_or_less(difference: float) -> str:
+    """A difference in words for a title, such as "0.05 more" or "0.01 less"."""
+    word = "less" if round(difference, 2) < 0 else "more"
+    return f"{abs(difference):.2f} {word}"
+
+
 def listed(words: Sequence[str], nothing: str = "nobody") -> str:
     """Joins words to an enumeration, such as "a, b and c"; by semicolons where a word has a comma of its own.
 

@@ -14,7 +14,7 @@ from lib.budgeted_routing.synthetic_environment import BUDGETS
 from lib.budgeted_routing.worlds import COMPLEMENTARY, LADDER, select_world
 from lib.config import Params, RoutingSettings, RoutingSyntheticSettings
 from lib.experiment import results_table
-from lib.plots.tables import listed
+from lib.plots.tables import listed, more_or_less
 from lib.reports.lesson_figures import spoken
 from lib.rl.call_protocol import BUDGET_WORDS
 
@@ -223,7 +223,7 @@ def make_map_slider(
     values_by_slider = {name: settings.map[name] for name in ("complementarity", "noise")}
     rewards = stats.mean(final, "reward", ["method", "condition", *values_by_slider])
 
-    role_by_method = find_roles(final)
+    role_by_method = results_table.find_roles(final)
 
     def draw_map_point(complementarity: float, noise: float) -> matplotlib.figure.Figure:
         """Draws the reward of each method at one setting of both sliders, a panel for each budget.
@@ -237,10 +237,10 @@ def make_map_slider(
         labels = {budget: f"reward, budget {budget}" for budget in BUDGETS}
         mean_over_budgets = point["value"].groupby("method").mean()
         gain = mean_over_budgets["CoRL"] - mean_over_budgets["best constant"]
-        shortfall = mean_over_budgets["optimum"] - mean_over_budgets["CoRL"]
+        shortfall = mean_over_budgets["CoRL"] - mean_over_budgets["optimum"]
         title = (
-            f"Complementarity {complementarity:g}, noise {noise:g}: CoRL earns {gain:z.2f} more than the best "
-            f"constant, {shortfall:z.2f} less than the optimum (mean of the budgets)"
+            f"Complementarity {complementarity:g}, noise {noise:g}: CoRL earns {more_or_less(gain)} than the best "
+            f"constant, {more_or_less(shortfall)} than the optimum (mean of the budgets)"
         )
         return plots.forest_plot(
             point.reindex(methods, level="method"),
@@ -492,18 +492,6 @@ def arrange_control(control: pd.DataFrame) -> pd.DataFrame:
 
 
 # Rewards -------------------------------------------------------------------------------------------
-
-
-def find_roles(rows: pd.DataFrame) -> dict[str, str]:
-    """Finds the role of every method, such as "oracle", which decides its colour in figures.
-
-    Args:
-        rows: Rows of the results table.
-
-    Returns:
-        Roles by name of the method.
-    """
-    return rows.drop_duplicates("method").set_index("method")["role"].to_dict()
 
 
 def name_main_estimates(comparison: pd.DataFrame) -> pd.DataFrame:

@@ -201,12 +201,6 @@ def estimate_scores(rows: pd.DataFrame) -> pd.DataFrame:
     return scores.loc[[method for method in SCORE_METHODS if method in scores.index]]
 
 
-def find_roles(rows: pd.DataFrame) -> dict[str, str]:
-    """Return the role of every method on test menus, such as "oracle", which decides its colour in figures."""
-    tests = results_table.select(rows, split=lab_results.TEST)
-    return tests.drop_duplicates("method").set_index("method")["role"].to_dict()
-
-
 def summarize_scores(scores: pd.DataFrame) -> str:
     """A title that says where the trained orchestrator ends: "Score: start .46, ToolOrchestra .55, oracle .93"."""
     names = [name for name in (START, TRAINED, lab_results.LOGISTIC) if name in scores.index]

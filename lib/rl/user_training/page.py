@@ -16,6 +16,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from lib import plots, stats
+from lib.experiment import results_table
 from lib.plots.tables import table_html
 from lib.rl.user_training.evaluation import (
     MIN_QUESTIONS,
@@ -180,7 +181,7 @@ def draw_rewards(comparison: HeldOutComparison) -> Figure:
     """Mean reward of every method."""
     rewards = comparison.means["reward"]
     title = "Reward on held-out questions"
-    roles = _find_roles(comparison)
+    roles = results_table.find_roles(comparison.rows)
     return plots.forest_plot(
         rewards, title, "mean reward of a question", rows="method", roles=roles
     )
@@ -194,7 +195,7 @@ def draw_tradeoff(comparison: HeldOutComparison) -> Figure:
         "Accuracy against cost",
         f"dollars for {NUM_PRICED:,} questions",
         "share of right answers",
-        roles=_find_roles(comparison),
+        roles=results_table.find_roles(comparison.rows),
     )
 
 
@@ -209,10 +210,6 @@ def scale_estimates(estimates: pd.DataFrame, measure: str) -> pd.DataFrame:
         return estimates
     columns = ["value", "ci_low", "ci_high"]
     return estimates.assign(**{column: NUM_PRICED * estimates[column] for column in columns})
-
-
-def _find_roles(comparison: HeldOutComparison) -> dict[str, str]:
-    return comparison.rows.drop_duplicates("method").set_index("method")["role"].to_dict()
 
 
 def _render_learning(report: Report) -> list[str]:
