@@ -107,26 +107,21 @@ def present(lesson: Lesson, comparison: Comparison) -> None:
 # One system ---------------------------------------------------------------------------------------
 
 
-def draw_system(
-    system: str, measure: Measure, changes: Mapping[str, tuple[Comparison, str]]
-) -> Figure:
+def draw_changes(system: str, gains: pd.DataFrame, measure: Measure, backend: str = "") -> Figure:
     """Draws chosen changes of one system, by one measure, around a line at no change.
 
     Args:
         system: Its name, for the title.
-        measure: Measure of all comparisons.
-        changes: By the name of the row, an ablation and one of its variants.
+        gains: A row per change, with value, ci_low, ci_high and look, as in `Comparison.gains`.
+        measure: What was measured.
+        backend: Which kind of model decided; a note says so where it is "scripted".
 
     Returns:
         A figure with a row per change. The title counts those that are clear.
     """
-    gain_by_change = {
-        name: comparison.gains[measure.column].loc[variant]
-        for name, (comparison, variant) in changes.items()
-    }
-    gains = pd.DataFrame(gain_by_change).T.rename_axis("change")
+    gains = gains.rename_axis("change")
     note = MARKS
-    if any(comparison.backend == "scripted" for comparison, _ in changes.values()):
+    if backend == "scripted":
         note += f" A {STAND_IN} decided."
     return plots.forest_plot(
         gains,

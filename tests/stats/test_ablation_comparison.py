@@ -244,9 +244,8 @@ def test_holm_takes_the_changes_of_all_ablations_together():
 
 
 def test_a_figure_of_a_system_has_chosen_changes_and_counts_the_clear_ones():
-    one = everything()[0]
-    changes = {"a rise": (one, "up"), "a doubtful one": (one, "unsure")}
-    figure = ablation_report.draw_system("A system", SCORE, changes)
+    gains = everything()[0].gains["score"].loc[["up", "unsure"]]
+    figure = ablation_report.draw_changes("A system", gains, SCORE)
     assert render_png(figure)
     texts = " ".join(text.get_text() for text in figure.findobj(Text))
     assert "1 of 2 changes clearly move score" in " ".join(texts.split())
