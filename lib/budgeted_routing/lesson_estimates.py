@@ -11,8 +11,6 @@ or high. A reward is 1 for a correct answer whose calls cost no more than the bu
 seed and question.
 """
 
-from collections.abc import Mapping
-
 import pandas as pd
 
 from lib import stats
@@ -24,7 +22,6 @@ from lib.budgeted_routing.worlds import COMPLEMENTARY, LADDER, TWO_EXPERTS
 from lib.config import RoutingSettings
 from lib.experiment import results_table
 from lib.rl.call_protocol import BUDGET_WORDS
-from lib.stats.verdicts import NOT_OPEN
 
 Estimate = pd.Series  # a row of `lib.stats`
 Estimates = dict[str, Estimate]  # by metric key
@@ -41,11 +38,6 @@ BASELINES = {
     "cascade": "cascade",
     "random": "random",
     "oracle": "oracle",
-}
-# The primary contrasts, named before any result was seen: they are tested together (Holm).
-PRIMARY = {
-    COMPLEMENTARY: ("best_constant", "logistic", "random"),
-    LADDER: ("best_expert", "logistic", "random"),
 }
 # Pairs of budgets that are compared, the larger one first.
 BUDGET_PAIRS = (("medium", "low"), ("high", "medium"), ("high", "low"))
@@ -186,39 +178,6 @@ def find_most_expensive_expert(rows: pd.DataFrame) -> str:
     """
     experts = results_table.select(rows, role="expert")
     return experts.groupby("method")["cost_usd"].mean().idxmax()
-
-
-def tabulate_primary(
-    estimates: Mapping[str, Estimate], world: str, open_budgets: Mapping[str, bool], margin: float
-) -> pd.DataFrame:
-    """Tabulate the primary contrasts of a world with verdicts: CoRL's reward minus that of the baselines in PRIMARY.
-
-    Primary contrasts were named before any result was known, and are tested together. Where choosing an expert per
-    question could gain less than .05 of reward over the best constant (too little headroom), nothing is tested: the
-    verdict is "not open".
-
-    Args:
-        estimates: Estimates by metric key, from `collect_estimates`.
-        world: The set of experts and questions: COMPLEMENTARY or LADDER.
-        open_budgets: By budget word, whether there is enough headroom.
-        margin: Differences of reward within it count as equivalent.
-
-    Returns:
-        A row per baseline and budget: the columns of `lib.stats` (value, ci_low, ci_high, p_value, ...),
-        significant_together (whether the difference is significant by Holm's correction for all rows) and verdict.
-    """
-    estimate_by_row = {}
-    for key in PRIMARY[world]:
-        for budget in BUDGET_WORDS:
-            estimate = estimates[f"{PREFIXES[world]}.{budget}.minus_{key}"]
-            estimate_by_row[BASELINES[key], budget] = estimate
-    table = pd.DataFrame(estimate_by_row).T.rename_axis(["baseline", "budget"])
-    table = table.infer_objects()
-
-    is_open = table.index.get_level_values("budget").map(open_budgets)
-    table["significant_together"] = stats.holm(table)
-    table["verdict"] = stats.verdict(table, margin).where(is_open, NOT_OPEN)
-    return table
 
 
 def _estimate_difference(rows: pd.DataFrame, baseline: str) -> Estimate:

@@ -6,8 +6,6 @@ from lib import config
 from lib.budgeted_routing import lesson_estimates, results
 from lib.budgeted_routing.worlds import COMPLEMENTARY, LADDER
 from lib.reports.lesson import METRIC_KEY
-from lib.rl.call_protocol import BUDGET_WORDS
-from lib.stats.verdicts import NOT_OPEN
 from tests.budgeted_routing.worked_example import make_study
 
 SETTINGS = config.load("smoke").routing
@@ -48,12 +46,3 @@ def test_the_order_of_budgets_has_a_difference_for_every_pair_and_quantity(estim
 
 def test_a_world_that_was_not_run_has_no_estimates(estimates):
     assert not any(key.startswith("two.") for key in estimates)
-
-
-def test_where_choosing_can_gain_nothing_a_contrast_is_not_open(estimates):
-    open_budgets = {"low": True, "medium": True, "high": False}
-    table = lesson_estimates.tabulate_primary(estimates, COMPLEMENTARY, open_budgets, 0.03)
-    assert len(table) == len(lesson_estimates.PRIMARY[COMPLEMENTARY]) * len(BUDGET_WORDS)
-    verdicts = table["verdict"].unstack("budget")
-    assert (verdicts["high"] == NOT_OPEN).all()
-    assert not (verdicts[["low", "medium"]] == NOT_OPEN).any(axis=None)

@@ -1,18 +1,18 @@
 """Tables and figures of lesson 05, budgeted routing."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import matplotlib.figure
 import numpy as np
 import pandas as pd
 
 from lib import plots, stats
-from lib.budgeted_routing import budget_control, expert_outcomes, lesson_estimates
+from lib.budgeted_routing import budget_control, expert_outcomes
 from lib.budgeted_routing.experiment import BudgetedRoutingResults
 from lib.budgeted_routing.synthetic_environment import BUDGETS
-from lib.budgeted_routing.worlds import COMPLEMENTARY, LADDER, select_world
-from lib.config import Params, RoutingSettings, RoutingSyntheticSettings
+from lib.budgeted_routing.worlds import COMPLEMENTARY, LADDER
+from lib.config import RoutingSettings, RoutingSyntheticSettings
 from lib.experiment import results_table
 from lib.plots.tables import listed, more_or_less
 from lib.reports.lesson_figures import spoken
@@ -184,20 +184,6 @@ def format_estimate(interval: stats.Interval) -> str:
     return f"{text} [{interval.ci_low:+.3f}, {interval.ci_high:+.3f}]"
 
 
-def summarize_regret(estimates: pd.DataFrame) -> str:
-    """Says how much reward CoRL lacks against the optimum at most, as the title of a figure.
-
-    Args:
-        estimates: Estimates of `synthetic_estimates.estimate_reward_differences`: by quantity, such as "regret"
-            (optimum minus CoRL), and budget word.
-
-    Returns:
-        Such as "CoRL lacks at most 0.02 of reward against the optimum, under the high budget".
-    """
-    regret = estimates.loc["regret", "value"]
-    return f"CoRL lacks at most {regret.max():.2f} of reward against the optimum, under the {regret.idxmax()} budget"
-
-
 def make_map_slider(
     rows: pd.DataFrame, settings: RoutingSyntheticSettings
 ) -> tuple[Callable[..., matplotlib.figure.Figure], dict[str, list[float]]]:
@@ -309,60 +295,11 @@ def tabulate_budgets(
     return pd.concat(blocks, names=["world"]).droplevel(1).reset_index()
 
 
-def estimate_headroom(
-    params: Params, results_by_world: Mapping[str, BudgetedRoutingResults]
-) -> pd.DataFrame:
-    """Estimates the headroom: what choosing an expert per question could gain over the best single strategy.
-
-    A world is a set of experts and questions: complementary (each expert is best on its own kind of question) or ladder
-    (the more expensive expert is better everywhere). A strategy is one expert, or the controller's base model alone.
-
-    Args:
-        params: All settings; experts and questions of each world follow from them.
-        results_by_world: For each world, the tables of `experiment.run_worlds`; the budgets are read.
-
-    Returns:
-        A row per world and budget (low, medium, high): the columns of `lib.stats` (value, ci_low, ci_high, ...) for a
-        difference of reward, constant (name of the best single strategy) and is_open (whether the lower end of the
-        interval is at least .05, so that methods can differ).
-    """
-    blocks = {}
-    for world in MAIN_WORLDS:
-        outcomes = expert_outcomes.measure_dev_and_test_outcomes(
-            select_world(params, world), params.lab.choice_items
-        )
-        budgets = results_by_world[world].budgets.usd_by_word
-        estimates = expert_outcomes.estimate_headroom(outcomes, budgets)
-        blocks[world] = estimates.loc[list(BUDGET_WORDS)]
-    table = pd.concat(blocks, names=["world", "budget"])
-    return table.assign(is_open=stats.is_open(table))
-
-
-def tabulate_headroom(headroom: pd.DataFrame) -> pd.DataFrame:
-    """Tabulates the headroom, what choosing an expert per question could gain, as texts.
-
-    Args:
-        headroom: Rows of `estimate_headroom`, by world and budget.
-
-    Returns:
-        A row per world and budget: headroom (with its interval), constant to beat (the best single strategy) and
-        question ("open" where there is enough headroom to compare methods, or "not open").
-    """
-    return pd.DataFrame(
-        {
-            "headroom": [format_estimate(interval) for interval in stats.intervals(headroom)],
-            "constant to beat": headroom["constant"],
-            "question": headroom["is_open"].map({True: "open", False: "not open"}),
-        },
-        index=headroom.index,
-    )
-
-
 def collect_headroom_metrics(headroom: pd.DataFrame) -> dict[str, pd.Series]:
     """Collects headroom, what choosing an expert per question could gain, by metric key.
 
     Args:
-        headroom: Rows of `estimate_headroom`, by world and budget.
+        headroom: Rows of `expert_outcomes.estimate_headroom` with the column is_open, by world and budget.
 
     Returns:
         Rows of `lib.stats` (value, ci_low, ci_high, ...) by the keys gate.routing.BUDGET.headroom (complementary
@@ -382,33 +319,12 @@ ANSWERABLE = "an affordable expert is correct"
 UNANSWERABLE = "no affordable expert is correct"
 
 
-def arrange_overspending(estimates: Mapping[str, pd.Series]) -> pd.DataFrame:
-    """Arranges how often CoRL spends more than its budget, by whether an affordable expert answers the question.
-
-    Args:
-        estimates: Estimates by metric key, from `lesson_estimates.collect_estimates`.
-
-    Returns:
-        Rows of `lib.stats` (value, ci_low, ci_high, ...), indexed by questions, such as "low: no affordable expert is
-        correct", and world, the set of experts and questions.
-    """
-    rows = {}
-    for world in MAIN_WORLDS:
-        prefix = "" if world == COMPLEMENTARY else f"{lesson_estimates.PREFIXES[world]}."
-        for budget in BUDGET_WORDS[:-1]:
-            for suffix, label in (("answerable", ANSWERABLE), ("unanswerable", UNANSWERABLE)):
-                key = f"{prefix}control.{budget}.over_budget_{suffix}"
-                if key in estimates:
-                    rows[f"{budget}: {label}", world] = estimates[key]
-    table = pd.DataFrame(rows).T.infer_objects()
-    return table.rename_axis(["questions", "world"])
-
-
 def summarize_overspending(overspending: pd.DataFrame) -> str:
     """Writes the title of the figure about broken budgets: how often, with and without an affordable correct expert.
 
     Args:
-        overspending: Rows of `arrange_overspending`.
+        overspending: Rows of `lib.stats` (value, ci_low, ci_high, ...), indexed by questions, such as "low: no
+            affordable expert is correct", and world, the set of experts and questions.
 
     Returns:
         A sentence with means over the low and the medium budget, by world.
@@ -428,23 +344,6 @@ def summarize_overspending(overspending: pd.DataFrame) -> str:
         "How often CoRL is over its budget where an affordable expert is correct, and where none is: "
         f"{listed(phrases)}"
     )
-
-
-def summarize_slopes(estimates: Mapping[str, pd.Series]) -> str:
-    """Writes the title of the figure about budgets that are numbers: how much of a further dollar is spent.
-
-    Args:
-        estimates: Estimates by metric key, from `lesson_estimates.collect_estimates`; those of
-            `budget_control.estimate_slope` are dollars spent for each further dollar of budget.
-
-    Returns:
-        A sentence that names every world with budgets that are numbers.
-    """
-    phrases = []
-    for world, key in ((COMPLEMENTARY, "control.slope"), (LADDER, "ladder.control.slope")):
-        if key in estimates:
-            phrases.append(f"{100 * estimates[key]['value']:.0f} cents ({world})")
-    return f"Of each further dollar of budget CoRL spends {listed(phrases)}"
 
 
 def draw_spending(rows: pd.DataFrame, title: str) -> matplotlib.figure.Figure:
@@ -512,7 +411,8 @@ def arrange_primary(primary: pd.DataFrame) -> pd.DataFrame:
     """Arranges the primary contrasts, CoRL's reward minus that of baselines, as texts, with their detectable effects.
 
     Args:
-        primary: Rows of `lesson_estimates.tabulate_primary`, by baseline and budget.
+        primary: Rows of `lib.stats.paired_difference`, by baseline and budget, with the columns significant_together
+            (whether a difference is significant by Holm's correction for all rows) and verdict.
 
     Returns:
         A row per baseline. For each budget word a text such as "+0.120 [+0.100, +0.140]*, holds"; a star marks a
@@ -529,27 +429,6 @@ def arrange_primary(primary: pd.DataFrame) -> pd.DataFrame:
     table["minimum detectable effect"] = primary["mde"].groupby(level="baseline").max()
     table = table.loc[baselines].rename(index=lambda name: f"minus {name}")
     return table.rename_axis(None).rename_axis(None, axis="columns")
-
-
-def summarize_rewards(estimates: Mapping[str, pd.Series], baselines: Sequence[str]) -> str:
-    """Writes the title of the figure about rewards: under how many budgets CoRL is clearly above each baseline.
-
-    Args:
-        estimates: Estimates by metric key, from `lesson_estimates.collect_estimates`.
-        baselines: Keys of `lesson_estimates.BASELINES`, such as "best_constant".
-
-    Returns:
-        A sentence.
-    """
-    phrases = []
-    for key in baselines:
-        num_above = 0
-        for budget in BUDGET_WORDS:
-            estimate = estimates[f"corl.{budget}.minus_{key}"]
-            if estimate["ci_low"] > 0:
-                num_above += 1
-        phrases.append(f"{lesson_estimates.BASELINES[key]} under {num_above}")
-    return f"CoRL earns clearly more reward than {listed(phrases)} of three budgets"
 
 
 def summarize_lesson(estimates: Mapping[str, pd.Series]) -> str:
