@@ -3,7 +3,7 @@
 Left out: the estimates, which are `lib.orchestration.lesson_estimates` and `lib.orchestration.results`.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pandas as pd
 
@@ -15,11 +15,9 @@ from lib.experiment.results_table import UNUSABLE_SHARE
 from lib.language_models.training import smollm_baseline
 from lib.llm.reply_shares import describe_share
 from lib.orchestration import lesson_estimates, results
-from lib.orchestration.contexts import SYSTEMS, TABLE_1
 from lib.orchestration.lesson_estimates import DOMAINS, QUESTIONS
-from lib.orchestration.prompts import COMPONENTS
 from lib.plots.tables import interval_table, listed
-from lib.stats.verdicts import FAILS, HOLDS, NOT_OPEN, lacks_answers
+from lib.stats.verdicts import FAILS, HOLDS, lacks_answers
 
 ENVIRONMENTS = {"education": "students", "minigrid": "rooms"}
 # What the query of a world asks for, in panels of figures.
@@ -50,44 +48,7 @@ FURTHER_COLUMNS = {
 }
 
 
-# The method ----------------------------------------------------------------------------------------
-
-
-def tabulate_components() -> pd.DataFrame:
-    """Tabulates the components of a context (Table 1 of the paper): what each holds, and whether KO, TO and RO have it.
-
-    Returns:
-        A row per component.
-    """
-    table = pd.DataFrame(
-        {
-            "component": [component.name for component in COMPONENTS],
-            "what it holds": [component.meaning for component in COMPONENTS],
-        }
-    )
-    for system in SYSTEMS:
-        has_component = table["component"].isin(TABLE_1[system])
-        table[system] = has_component.map({True: "yes", False: "-"})
-    return table
-
-
 # The questions -------------------------------------------------------------------------------------
-
-
-def tabulate_headroom(headroom: pd.DataFrame) -> pd.DataFrame:
-    """Tabulates the headroom, which choosing could win, a row per environment and world.
-
-    Args:
-        headroom: Estimates by domain and world, with `is_open` (whether there is enough to gain).
-    """
-    table = pd.DataFrame(
-        {
-            "headroom": stats.intervals(headroom),
-            "minimum detectable effect": headroom["mde"],
-            "question": headroom["is_open"].map(lesson_estimates.describe_gate),
-        }
-    )
-    return table.rename(ENVIRONMENTS, level="group").rename_axis(["environment", "world"])
 
 
 def tabulate_questions(questions: pd.DataFrame) -> pd.DataFrame:
@@ -125,12 +86,6 @@ def _format_difference(interval: stats.Interval) -> str:
     if stats.has_few_runs(interval.num_runs) or not interval.known:
         return text
     return f"{text} [{interval.ci_low:+.3f}, {interval.ci_high:+.3f}]"
-
-
-def select_open(questions: pd.DataFrame) -> pd.DataFrame:
-    """The questions of open worlds; all of them where no world is open, as in runs that only test the code."""
-    is_open = questions["verdict"] != NOT_OPEN
-    return questions[is_open] if is_open.any() else questions
 
 
 def name_rows(questions: pd.DataFrame) -> pd.DataFrame:
@@ -344,36 +299,6 @@ def summarize_depths(lengths: pd.DataFrame, decider: str) -> str:
     return (
         f"With {decider}, {longest} steps ahead instead of 1 change the length by {listed(phrases)}"
     )
-
-
-def tabulate_mastery(rows: pd.DataFrame, methods: Sequence[str], horizon: int) -> pd.DataFrame:
-    """Tabulates mean mastery by step, for the paper's students under both queries.
-
-    Args:
-        rows: Results table, a row per method, seed and episode.
-        methods: A line each.
-        horizon: Steps of an episode at the most.
-
-    Returns:
-        Columns query, method, seed, step and mastery.
-    """
-    students = results_table.select(
-        rows, group="education", condition=list(QUERIES), method=list(methods)
-    )
-    students = students.assign(query=students["condition"].map(QUERIES))
-    return results.tabulate_course(students, horizon, by=["query", "method"])
-
-
-def find_fastest(mastery: pd.DataFrame, query: str, left_out: Collection[str] = ()) -> str:
-    """Finds the method with the highest mastery on average over an episode.
-
-    Args:
-        mastery: Columns query, method, seed, step and mastery.
-        query: One of its queries.
-        left_out: Methods whose models gave too few usable replies, which win nothing.
-    """
-    candidates = mastery[(mastery["query"] == query) & ~mastery["method"].isin(list(left_out))]
-    return candidates.groupby("method")["mastery"].mean().idxmax()
 
 
 def summarize_final_mastery(mastery: pd.DataFrame, label_model: Callable[[str], str]) -> str:
