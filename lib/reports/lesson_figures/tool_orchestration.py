@@ -2,46 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import pandas as pd
 from matplotlib.figure import Figure
 
 from lib import plots, stats
 from lib.config import Params
-from lib.experiment import results_table
 from lib.language_models.checkpoints import MODELS
 from lib.tool_orchestration import (
     lab_estimates,
-    lab_results,
     lab_world,
-    synthetic_estimates,
     synthetic_evaluation,
 )
-from lib.tool_orchestration.lab_experiment import START
 from lib.tool_orchestration.lab_menus import LabAssignment
 from lib.tool_orchestration.lab_results import TRAINED
 from lib.tool_orchestration.rewards import MICRO_USD_PER_USD, MS_PER_SECOND
 
-# Methods of the figure of scores, from the start to the oracle.
-SCORE_METHODS = (
-    START,
-    lab_results.BEST_SINGLE,
-    TRAINED,
-    lab_results.LARGEST_WISH,
-    lab_results.LOGISTIC,
-    lab_results.ORACLE,
-)
-USER_LABELS = {"accuracy": "accuracy only", "cost": "cost only", "latency": "latency only"}
-
-# What estimates are called in tables, by metric key. What must hold before methods are compared:
-PRECONDITION_LABELS = {
-    "gate.tools.form": "first turns of the start that are in form and true to the menu, share",
-    "gate.tools.headroom": "best choice above the best single tool, score",
-    "gate.tools.wish": "choosing by the largest wish above one objective for all, score",
-    "gate.tools.signal": "trained on correct answers alone above its start, accuracy",
-}
-# How orchestrators choose tools:
+# What estimates are called in tables, by metric key. How orchestrators choose tools:
 CHOICE_LABELS = {
     "steer.cost": "cost-only users save, ToolOrchestra",
     "steer.latency": "latency-only users wait less, ToolOrchestra",
@@ -53,15 +31,6 @@ CHOICE_LABELS = {
     "start.heldout_tools.called_where_best": "new tools where they are best, start",
     "unseen_prices.shift": "moves to what a new price list made cheap",
     "start.unseen_prices.shift": "moves to what a new price list made cheap, start",
-}
-# What is shown of a reader's run and of the recorded full run:
-BOTH_RUNS_LABELS = {
-    "steer.cost": "cost-only users save",
-    "steer.latency": "latency-only users wait less",
-    "trained.gain": "score above the start",
-    "trained.minus_best_single": "score above the best single tool",
-    "heldout_tools.called_where_best": "new tools where they are best",
-    "unseen_prices.shift": "moves to what a new price list made cheap",
 }
 CONTRAST_LABELS = {
     name: f"{TRAINED} minus {reference}" for name, reference in lab_estimates.CONTRASTS.items()
@@ -110,43 +79,19 @@ def summarize_spending_changes(spending: pd.DataFrame) -> str:
     return f"What the full weight on cost changes, in shares of a mean tool: {', '.join(numbers)}"
 
 
-def draw_price_map(synthetic: pd.DataFrame, prices: float, updates: int) -> Figure:
-    """Draw what is spent along the weight on cost, for one ratio of prices and one number of updates.
+def summarize_price_map(spending: pd.DataFrame, prices: float, updates: int) -> str:
+    """Writes the title of one position of the sliders: what the weight on cost changes, beside the optimum.
 
     Args:
-        synthetic: Rows of `synthetic_benchmark.run`.
+        spending: Rows of `synthetic_estimates.estimate_spending_by_weight`, of ToolOrchestra and the optimum.
         prices: How many times the highest price is the lowest one.
         updates: After which ToolOrchestra is evaluated.
     """
-    # The optimum needs no training and stands at step 0.
-    compared = results_table.select(synthetic, split="map", prices=prices, step=[0, updates])
-    spending = synthetic_estimates.estimate_spending_by_weight(compared)
     changes = _compute_spending_changes(spending)
-    title = (
+    return (
         f"Prices up to {prices:g} times apart, {updates} updates: the weight on cost changes spending by "
         f"{changes[TRAINED]:+.0%} of a mean tool, with the optimum by {changes[synthetic_evaluation.OPTIMUM]:+.0%}"
     )
-    return draw_spending_by_weight(
-        spending.loc["weight on cost"], title, "the user's weight on cost"
-    )
-
-
-def tabulate_synthetic_means(rows: pd.DataFrame, methods: Sequence[str]) -> pd.DataFrame:
-    """Tabulate accuracy, cost, latency and reward of methods in the synthetic environment.
-
-    Args:
-        rows: Rows of `synthetic_benchmark.run` at one step and under one condition.
-        methods: Names of the methods, which order the rows of the table.
-
-    Returns:
-        Means with intervals as text, a row for each method.
-    """
-    labels = {"correct": "accuracy", "cost_usd": "cost", "seconds": "latency", "reward": "reward"}
-    columns = {}
-    for column, label in labels.items():
-        means = stats.mean(rows, column, "method")
-        columns[label] = stats.intervals(means)
-    return pd.DataFrame(columns).loc[list(methods)]
 
 
 def choose_example_menu(params: Params) -> LabAssignment:
@@ -187,48 +132,6 @@ def tabulate_menu(menu: LabAssignment) -> pd.DataFrame:
     return pd.DataFrame(rows).set_index("name on this menu")
 
 
-def estimate_scores(rows: pd.DataFrame) -> pd.DataFrame:
-    """Estimate the score of each of SCORE_METHODS that is in the rows.
-
-    Args:
-        rows: Results table of this run, or of the recorded full run.
-
-    Returns:
-        A row of estimates for each method.
-    """
-    tests = results_table.select(rows, split=lab_results.TEST)
-    scores = stats.mean(tests, "score", "method", bounds=(0.0, 1.0))
-    return scores.loc[[method for method in SCORE_METHODS if method in scores.index]]
-
-
-def summarize_scores(scores: pd.DataFrame) -> str:
-    """A title that says where the trained orchestrator ends: "Score: start .46, ToolOrchestra .55, oracle .93"."""
-    names = [name for name in (START, TRAINED, lab_results.LOGISTIC) if name in scores.index]
-    values = ", ".join(f"{name} {scores.loc[name, 'value']:.2f}" for name in names)
-    return f"Score of a user's wishes: {values}"
-
-
-def estimate_spending_by_user(rows: pd.DataFrame, methods: Sequence[str]) -> pd.DataFrame:
-    """Estimate the expected cost and latency of orchestrators, for users who care for one objective only.
-
-    Args:
-        rows: Results table of this run, or of the recorded full run.
-        methods: Names of the orchestrators.
-
-    Returns:
-        Estimates relative to the menu's mean tool, by orchestrator and user ("start, cost only") and by what is spent
-        ("cost" or "latency").
-    """
-    spending = results_table.select(rows, split=lab_results.STEERING, method=methods)
-    users = spending["style"].replace(USER_LABELS)
-    spending = spending.assign(orchestrator_and_user=spending["method"] + ", " + users)
-    tables = {
-        "cost": stats.mean(spending, "expected_cost", "orchestrator_and_user"),
-        "latency": stats.mean(spending, "expected_latency", "orchestrator_and_user"),
-    }
-    return pd.concat(tables, names=["spent"]).swaplevel()
-
-
 def summarize_steering(estimates: Mapping[str, pd.Series]) -> str:
     """A title that says what the weights of users change."""
     cost, latency = (estimates[name] for name in lab_estimates.STEERING)
@@ -243,26 +146,6 @@ def _percent(estimate: pd.Series) -> str:
     if pd.isna(estimate["ci_low"]):
         return f"{estimate['value']:.0%}"
     return f"{estimate['value']:.0%} [{estimate['ci_low']:.0%}, {estimate['ci_high']:.0%}]"
-
-
-def tabulate_contrasts(estimates: Mapping[str, pd.Series], margin: float) -> pd.DataFrame:
-    """Tabulate the differences of score with their verdicts; the primary ones are tested together.
-
-    Args:
-        estimates: Estimated differences of score by metric key.
-        margin: Differences of score within it count as equivalent.
-
-    Returns:
-        A row for each contrast that was measured, by metric key: the columns of `lib.stats`, verdict, and
-        `significant_together` for the primary contrasts (Holm).
-    """
-    present = [name for name in lab_estimates.CONTRASTS if name in estimates]
-    table = pd.DataFrame({name: estimates[name] for name in present}).T.infer_objects()
-    table["verdict"] = stats.verdict(table, margin)
-    # Only hypotheses that were named in advance are corrected for being several.
-    primary = table.loc[[name for name in lab_estimates.PRIMARY if name in table.index]]
-    table["significant_together"] = stats.holm(primary).reindex(table.index)
-    return table
 
 
 def tabulate_estimates(
@@ -294,26 +177,27 @@ def summarize_lesson(estimates: Mapping[str, pd.Series], contrasts: pd.DataFrame
 
     Args:
         estimates: By key.
-        contrasts: Differences in the preference score, by key.
+        contrasts: Differences of score, by what they are called (CONTRAST_LABELS).
     """
     # Estimates as rows, named by what they say, which the summary repeats.
     steering = pd.DataFrame({key: estimates[key] for key in lab_estimates.STEERING})
     sentences = ("what cost-only users save", "what latency-only users wait less")
     steering = stats.summary_sentence(steering.T.infer_objects().set_axis(list(sentences)))
-    named = contrasts.set_axis([CONTRAST_LABELS[key] for key in contrasts.index])
-    return f"Score of a user's wishes: {stats.summary_sentence(named)} Steering: {steering}"
+    return f"Score of a user's wishes: {stats.summary_sentence(contrasts)} Steering: {steering}"
 
 
 def collect_verdicts(contrasts: pd.DataFrame) -> dict[str, str | float]:
     """Collects the verdict and the minimum detectable effect of every contrast, by metric key.
 
     Args:
-        contrasts: A row per contrast with verdict and mde (minimum detectable effect), by metric key.
+        contrasts: A row per contrast with verdict and mde (minimum detectable effect), by what it is called
+            (CONTRAST_LABELS).
     """
     values: dict[str, str | float] = {}
-    for key, row in contrasts.iterrows():
-        values[f"{key}_verdict"] = row["verdict"]
-        values[f"{key}_mde"] = float(row["mde"])
+    for key, label in CONTRAST_LABELS.items():
+        if label in contrasts.index:
+            values[f"{key}_verdict"] = contrasts.loc[label, "verdict"]
+            values[f"{key}_mde"] = float(contrasts.loc[label, "mde"])
     return values
 
 

@@ -6,26 +6,9 @@ import pandas as pd
 import pytest
 
 from lib.config import ROOT
-from lib.experiment import results_table
 from lib.reports.lesson_figures import tool_orchestration as lesson_figures
 
 METRICS = json.loads((ROOT / "reports/metrics/06_tool_orchestration.json").read_text("utf-8"))
-SAVINGS = {"start": 0.0, "ToolOrchestra": 0.75}
-
-
-@pytest.fixture
-def spending() -> pd.DataFrame:
-    """What users who care for one objective only would spend: ToolOrchestra saves what the user cares for."""
-    rows = []
-    for method, saving in SAVINGS.items():
-        for user in ("cost", "latency", "accuracy"):
-            for seed in range(3):
-                row = {"method": method, "style": user, "seed": seed, "item": "0"}
-                row["expected_cost"] = 1 - saving * (user == "cost")
-                row["expected_latency"] = 1 - saving * (user == "latency")
-                rows.append(row)
-    rows = pd.DataFrame(rows).assign(split="steering", role="paper")
-    return results_table.make_results("toolorchestra", rows)
 
 
 def test_what_the_weight_on_cost_changes_is_said_by_method():
@@ -36,35 +19,34 @@ def test_what_the_weight_on_cost_changes_is_said_by_method():
     spending = pd.DataFrame({"value": [1.0, 0.9, 0.95, 1.0, 0.8, 0.6]}, index)
     title = lesson_figures.summarize_spending_changes(spending)
     assert title.endswith("in shares of a mean tool: ToolOrchestra -5%, optimum -40%")
-
-
-def test_spending_is_estimated_for_each_orchestrator_and_user(spending):
-    table = lesson_figures.estimate_spending_by_user(spending, ["start", "ToolOrchestra"])
-    values = table["value"]
-    assert values["start, cost only", "cost"] == pytest.approx(1.0)
-    assert values["ToolOrchestra, cost only", "cost"] == pytest.approx(0.25)
-    assert values["ToolOrchestra, cost only", "latency"] == pytest.approx(1.0)
-    assert values["ToolOrchestra, latency only", "latency"] == pytest.approx(0.25)
-    assert len(table) == 2 * 3 * 2
-
-
-def test_an_orchestrator_that_is_not_named_is_left_out(spending):
-    table = lesson_figures.estimate_spending_by_user(spending, ["start"])
-    assert all(name.startswith("start, ") for name in table.index.get_level_values(0))
+    position_title = lesson_figures.summarize_price_map(spending, prices=4.0, updates=50)
+    assert position_title.startswith("Prices up to 4 times apart, 50 updates:")
+    assert position_title.endswith("by -5% of a mean tool, with the optimum by -40%")
 
 
 @pytest.mark.parametrize(
     "labels",
     [
-        lesson_figures.PRECONDITION_LABELS,
         lesson_figures.CHOICE_LABELS,
-        lesson_figures.BOTH_RUNS_LABELS,
         lesson_figures.CONTRAST_LABELS,
     ],
 )
 def test_every_label_belongs_to_a_committed_metric_and_to_no_other(labels):
     assert set(labels) <= set(METRICS)
     assert len(set(labels.values())) == len(labels)
+
+
+def test_verdicts_stand_under_the_metric_of_their_contrast():
+    contrasts = pd.DataFrame(
+        {"verdict": ["holds", "undecided"], "mde": [0.1, 0.2]},
+        index=["ToolOrchestra minus start", "ToolOrchestra minus oracle"],
+    )
+    assert lesson_figures.collect_verdicts(contrasts) == {
+        "trained.gain_verdict": "holds",
+        "trained.gain_mde": 0.1,
+        "trained.minus_oracle_verdict": "undecided",
+        "trained.minus_oracle_mde": 0.2,
+    }
 
 
 def test_what_only_the_recorded_run_has_is_kept_under_its_keys():
