@@ -7,7 +7,7 @@ import pandas as pd
 
 from lib.plots.tables import listed, number
 from lib.scoreboard import counts, multiple_testing
-from lib.scoreboard.claim import EVIDENCE_KINDS, EVIDENCE_LEVELS, PAPERS
+from lib.scoreboard.claim import EVIDENCE_LEVELS, PAPERS
 from lib.scoreboard.format import format_estimate, format_paper_number, format_test_result
 from lib.scoreboard.verdicts import (
     COMPARED,
@@ -30,61 +30,6 @@ def _describe_place(verdict: Verdict) -> str:
 def _make_table(rows: list[dict[str, object]], columns: Sequence[str]) -> pd.DataFrame:
     """Rows under these columns; one row of dashes where there is none, because a table says so too."""
     return pd.DataFrame(rows or [dict.fromkeys(columns, None)], columns=list(columns))
-
-
-def tabulate_tests(verdict: Verdict) -> pd.DataFrame:
-    """Tabulates the tests of one claim: difference with interval, minimum detectable effect and verdict, a row
-    each.
-    """
-    rows = []
-    for result in verdict.test_results:
-        rows.append(
-            {
-                "test": result.test,
-                "difference": result.difference.value,
-                "low": result.difference.ci_low,
-                "high": result.difference.ci_high,
-                "minimum detectable effect": result.mde,
-                "verdict": result.verdict,
-            }
-        )
-    columns = ("test", "difference", "low", "high", "minimum detectable effect", "verdict")
-    return _make_table(rows, columns)
-
-
-def list_interval_verdicts(verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """Selects the directions that confidence intervals alone decide.
-
-    Left out are claims that a lesson judged, that need only some of their tests, or that have another verdict such as
-    "not testable".
-    """
-    decided = []
-    for verdict in verdicts:
-        words = {verdict.verdict, *(result.verdict for result in verdict.test_results)}
-        is_decided = verdict.claim.kind == "direction" and words <= {HOLDS, FAILS, UNDECIDED}
-        if is_decided and verdict.claim.need == "all" and not verdict.claim.judged:
-            decided.append(verdict)
-    return decided
-
-
-def tabulate_evidence(verdicts: Sequence[Verdict]) -> pd.DataFrame:
-    """Tabulates the number of verdicts by paper and kind of evidence.
-
-    Returns:
-        A row per paper and kind of evidence that decides any claim, a column per verdict; magnitudes are left out,
-        because they get no verdict.
-    """
-    rows = []
-    for paper, counts_by_evidence in counts.count_by_evidence(verdicts).items():
-        for evidence, verdict_counts in counts_by_evidence.items():
-            if not any(verdict_counts.values()):
-                continue
-            row: dict[str, object] = {
-                "paper": PAPERS[paper],
-                "decided by": EVIDENCE_KINDS[evidence],
-            }
-            rows.append(row | verdict_counts)
-    return _make_table(rows, ("paper", "decided by", *counts.VERB_PHRASES))
 
 
 def tabulate_directions_by_level(verdicts: Sequence[Verdict]) -> pd.DataFrame:
@@ -126,24 +71,6 @@ def tabulate_directions(verdicts: Sequence[Verdict]) -> pd.DataFrame:
     ]
     columns = ("claim", "evidence level", "question", "verdict", "minimum detectable effect")
     return _make_table(rows, columns)
-
-
-def tabulate_losses(verdicts: Sequence[Verdict]) -> pd.DataFrame:
-    """Tabulates the directions that do not hold: claim, place in the paper, level of evidence, and measured
-    numbers.
-    """
-    rows = []
-    for verdict in counts.select_losses(verdicts):
-        failed = [result for result in verdict.test_results if result.verdict == FAILS]
-        rows.append(
-            {
-                "claim": verdict.claim.statement,
-                "where": _describe_place(verdict),
-                "evidence level": verdict.claim.evidence_level,
-                "measured": "; ".join(map(format_test_result, failed)),
-            }
-        )
-    return _make_table(rows, ("claim", "where", "evidence level", "measured"))
 
 
 def tabulate_failed_formulas(verdicts: Sequence[Verdict]) -> pd.DataFrame:
