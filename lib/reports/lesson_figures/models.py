@@ -12,13 +12,11 @@ from IPython.display import display
 from matplotlib.figure import Figure
 
 from lib import plots, stats
-from lib.budgeted_routing import expert_outcomes
 from lib.language_models.generation import Generation
 from lib.language_models.tokenizer import get_tokenizer
 from lib.plots.render import render_png
 from lib.plots.sliders import live
 from lib.plots.styles import EMPHASIS
-from lib.rl import call_protocol
 
 LADDER = ["lab-nano", "lab-mini", "lab-large"]  # from the cheapest to the most expensive
 CONTROL = "lab-control"  # the size of lab-mini, the training chains of lab-large
@@ -159,24 +157,6 @@ def plot_ladder(accuracy: pd.DataFrame, style: str) -> Figure:
     )
 
 
-def check_ladder(accuracy: pd.DataFrame) -> pd.DataFrame:
-    """Compares the ladder with what later lessons rely on.
-
-    Args:
-        accuracy: Estimates by style, method and difficulty.
-
-    Returns:
-        A row for each of LADDER_REQUIREMENTS, with the estimate and whether it holds.
-    """
-    columns = ["method", "difficulty", "comparison", "required"]
-    requirements = pd.DataFrame(LADDER_REQUIREMENTS, columns=columns)
-    requirements = requirements.join(accuracy.loc["plain"], on=["method", "difficulty"])
-    reaches = requirements["value"] >= requirements["required"]
-    stays_below = requirements["value"] <= requirements["required"]
-    requirements["holds"] = np.where(requirements["comparison"] == ">=", reaches, stays_below)
-    return requirements
-
-
 def tabulate_models(
     prices: Mapping[str, object], parameters: Mapping[str, int], curves: pd.DataFrame
 ) -> pd.DataFrame:
@@ -201,29 +181,6 @@ def tabulate_models(
             "tokens/s by the declared clock": round(1 / price.seconds),
         }
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("model")
-
-
-def plot_price(chains: pd.DataFrame) -> tuple[Figure, str]:
-    """Draws accuracy against price, and the line of random mixtures.
-
-    Args:
-        chains: Replies to chains, rows with method, correct and cost_usd.
-
-    Returns:
-        The figure, and its title: what the best model costs beside the cheapest, and gains.
-    """
-    cost = stats.mean(chains.assign(cost_usd=1000 * chains["cost_usd"]), "cost_usd", "method")
-    quality = stats.mean(chains, "correct", "method")
-    cheapest = {"method": cost["value"].idxmin()}
-    best = {"method": quality["value"].idxmax()}
-    cost_ratio = stats.ratio(chains, "cost_usd", best, cheapest)["value"].iloc[0]
-    points = 100 * stats.paired_difference(chains, "correct", best, cheapest)["value"].iloc[0]
-    title = (
-        f"{best['method']} costs {cost_ratio:.0f} times as much as {cheapest['method']}, "
-        f"for {points:.0f} points of accuracy"
-    )
-    labels = (title, "dollars per 1,000 questions", "accuracy")
-    return plots.tradeoff_plot(cost, quality, *labels, line="mixtures"), title
 
 
 def plot_experts(replies: pd.DataFrame) -> Figure:
@@ -297,53 +254,11 @@ def select_wrong_replies(replies: pd.DataFrame) -> pd.DataFrame:
     return first_wrong[["prompt", "reply", "answer"]].first()
 
 
-def estimate_other_headroom(rows_by_choice: Mapping[str, pd.DataFrame]) -> dict[str, pd.Series]:
-    """Headroom of choices that have no budgets; by choice, rows of dev and test with method, item, sample, correct."""
-    estimates = {}
-    for choice, rows in rows_by_choice.items():
-        dev, test = rows[rows["split"] == "dev"], rows[rows["split"] == "test"]
-        estimates[choice] = stats.headroom(dev, test, "correct").iloc[0]
-    return estimates
-
-
-def arrange_headroom(
-    routing_headroom: pd.DataFrame, other_headroom: Mapping[str, pd.Series]
-) -> pd.DataFrame:
-    """Puts the headroom of all choices into one table.
-
-    Args:
-        routing_headroom: Of the experts of lesson 05, by budget.
-        other_headroom: Of "tools" and "configuration".
-
-    Returns:
-        Estimates, indexed by "choice".
-    """
-    rows = {"experts, no limit": routing_headroom.loc[expert_outcomes.NO_LIMIT]}
-    for word in call_protocol.BUDGET_WORDS:
-        rows[f"experts, {word} budget"] = routing_headroom.loc[word]
-    rows["tools"] = other_headroom["tools"]
-    rows["agent configurations"] = other_headroom["configuration"]
-    table = pd.DataFrame(rows).T.drop(columns="constant").infer_objects()
-    return table.rename_axis("choice")
-
-
-def collect_headroom(
-    routing_headroom: pd.DataFrame, other_headroom: Mapping[str, pd.Series]
-) -> dict[str, pd.Series]:
-    """The metrics `gate.*` of what `arrange_headroom` takes."""
-    metrics = {"gate.routing.headroom": routing_headroom.loc[expert_outcomes.NO_LIMIT]}
-    for word in call_protocol.BUDGET_WORDS:
-        metrics[f"gate.routing.{word}.headroom"] = routing_headroom.loc[word]
-    for choice, estimate in other_headroom.items():
-        metrics[f"gate.{choice}.headroom"] = estimate
-    return metrics
-
-
 def collect_ladder(ladder_checks: pd.DataFrame, accuracy: pd.DataFrame) -> dict[str, object]:
     """The metrics of the ladder: accuracy at every length that is checked, and whether all checks hold.
 
     Args:
-        ladder_checks: Of `check_ladder`.
+        ladder_checks: A row for each of LADDER_REQUIREMENTS, with method, difficulty and holds.
         accuracy: Estimates by style, method and difficulty.
     """
     lengths = list(zip(ladder_checks["method"], ladder_checks["difficulty"], strict=True))
