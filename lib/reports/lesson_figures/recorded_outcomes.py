@@ -1,6 +1,6 @@
 """Tables, titles and metrics of lesson 08, recorded outcomes, and of its appendix."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import pandas as pd
@@ -8,10 +8,10 @@ import pandas as pd
 from lib import stats
 from lib.experiment import results_table
 from lib.plots.tables import listed
-from lib.recorded_outcomes import headroom, tables
+from lib.recorded_outcomes import headroom
 from lib.recorded_outcomes.model_selection import HALF_COST, MAX_SPENDING_RATIO, Choices
 from lib.routers import experiment
-from lib.routers.experiment import CHEAPER, RecordedResults
+from lib.routers.experiment import RecordedResults
 from lib.routers.methods import (
     ARC,
     BEST_CONSTANT,
@@ -50,6 +50,18 @@ AGENT_VARIANTS = {
 }
 KNOWN_TASKS, NEW_TASKS = "llmrouter", "llmrouter-new"
 TASK_LABELS = {KNOWN_TASKS: "tasks met before", NEW_TASKS: "new tasks"}
+# Of the description of a table, by column; see `headroom.describe_table`.
+DESCRIPTION_HEADINGS = {
+    "money": "costs are",
+    "items": "items",
+    "groups": "groups",
+    "models": "models",
+    "best": "best constant",
+    "constant": "its accuracy",
+    "constant_cost_usd": "its cost, $ per item",
+    "oracle": "oracle's accuracy",
+    "phi": "correlation of errors",
+}
 QUESTION_LABELS = {
     "accuracy": "accuracy gained",
     "money": "fraction of cost saved",
@@ -75,22 +87,6 @@ _POINTS = 100  # of accuracy
 # The tables and what can be gained ----------------------------------------------------------------
 
 
-def tabulate_tables(descriptions: pd.DataFrame) -> pd.DataFrame:
-    """Tabulates size, best constant and oracle of every table."""
-    columns = {
-        "money": "costs are",
-        "items": "items",
-        "groups": "groups",
-        "models": "models",
-        "best": "best constant",
-        "constant": "its accuracy",
-        "constant_cost_usd": "its cost, $ per item",
-        "oracle": "oracle's accuracy",
-        "phi": "correlation of errors",
-    }
-    return descriptions[list(columns)].rename(columns=columns).rename_axis("table")
-
-
 def collect_gate_metrics(gate: pd.DataFrame) -> dict[str, object]:
     """Collects the metrics of headroom by table and question, and whether it is enough.
 
@@ -103,18 +99,6 @@ def collect_gate_metrics(gate: pd.DataFrame) -> dict[str, object]:
         metrics[f"{key}.headroom"] = row
         metrics[f"{key}.is"] = row["question is"]
     return metrics
-
-
-def count_open(gate: pd.DataFrame, question: str) -> int:
-    """On how many tables a question is open."""
-    is_open = gate["question is"] == headroom.OPEN
-    return int((is_open & (gate["question"] == question)).sum())
-
-
-def arrange_headroom(gate: pd.DataFrame) -> pd.DataFrame:
-    """The estimates of the gate by table and question, with questions in words."""
-    labelled = gate.assign(question=gate["question"].map(QUESTION_LABELS))
-    return labelled.set_index(["table", "question"])
 
 
 def style_by_gate(gate: pd.DataFrame) -> dict[tuple[str, str], str]:
@@ -134,40 +118,11 @@ def style_by_gate(gate: pd.DataFrame) -> dict[tuple[str, str], str]:
     return styles
 
 
-def summarize_headroom(gate: pd.DataFrame) -> str:
-    """Writes the title of the figure of headroom: on how many tables each question is open."""
-    num_tables = gate["table"].nunique()
-    return (
-        f"Choosing could raise accuracy on {count_open(gate, 'accuracy')} of {num_tables} tables, and save money on "
-        f"{count_open(gate, 'money')}; with a check on {count_open(gate, 'check')}"
-    )
-
-
 # Constants, mixtures, routers, oracle -------------------------------------------------------------
 
 
-def trace_tradeoff(budgets: pd.DataFrame, table: str) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Averages cost and accuracy of methods on one table at every budget, over items and repeats, without intervals.
-
-    Args:
-        budgets: Columns table, method, level (budget), cost_usd and correct, a row per repeat.
-        table: Name of the table.
-
-    Returns:
-        Estimates of cost, in USD per 1,000 items, and of accuracy, by method and level.
-    """
-    of_table = budgets[(budgets["table"] == table) & budgets["level"].notna()]
-    averages = of_table.groupby(["method", "level"])[["cost_usd", "correct"]].mean()
-    # Methods in the order of the figure; one that a table does not allow has missing values.
-    averages = averages.reindex(TRADEOFF_METHODS, level="method")
-    no_interval = {"ci_low": np.nan, "ci_high": np.nan}
-    cost = pd.DataFrame({"value": averages["cost_usd"] * _USD_PER_1K}).assign(**no_interval)
-    accuracy = pd.DataFrame({"value": averages["correct"]}).assign(**no_interval)
-    return cost, accuracy
-
-
 def label_largest_budgets(accuracy: pd.DataFrame) -> dict[tuple[str, float], str]:
-    """Names every method of `trace_tradeoff` at its largest budget."""
+    """Names every method at its largest budget; accuracy by method and level of the budget."""
     largest = accuracy.index.get_level_values("level").max()
     return {(method, largest): method for method in accuracy.index.unique("method")}
 
@@ -187,31 +142,6 @@ def summarize_tradeoff(accuracy: pd.DataFrame) -> str:
 
 
 # Comparisons of methods ---------------------------------------------------------------------------
-
-
-def select_intervals(
-    comparison: pd.DataFrame, column: str, table_names: Sequence[str], methods: Sequence[str]
-) -> pd.DataFrame:
-    """Selects one column of `experiment.compare_tables` as estimates by table and method.
-
-    Args:
-        comparison: By table and method.
-        column: With `Interval`s.
-        table_names: Tables to keep, in this order.
-        methods: Methods to keep, in this order; those that did not play on a table are left out.
-    """
-    intervals = {}
-    for table in table_names:
-        for method in methods:
-            if (table, method) in comparison.index:
-                intervals[table, method] = vars(comparison.loc[(table, method), column])
-    return pd.DataFrame(intervals).T.rename_axis(["table", "method"])
-
-
-def arrange_gains_by_novelty(comparison: pd.DataFrame) -> pd.DataFrame:
-    """Gains over mixtures at half the cost of routers that read the query, on known and on new tasks."""
-    gains = select_intervals(comparison, "gain_over_mixtures", list(TASK_LABELS), READERS)
-    return gains.rename(index=TASK_LABELS, level="table")
 
 
 def summarize_gains_by_novelty(gains: pd.DataFrame) -> str:
@@ -245,12 +175,6 @@ def tabulate_comparison(comparison: pd.DataFrame, table: str) -> pd.DataFrame:
     return comparison.loc[table].rename(columns=COMPARISON_LABELS)
 
 
-def tabulate_verdicts(comparison: pd.DataFrame, methods: Sequence[str]) -> pd.DataFrame:
-    """The verdict of every method, a row per table; a dash where a method cannot play."""
-    verdicts = comparison["verdict"].unstack("method")[list(methods)]
-    return verdicts.reindex(comparison.index.unique("table")).fillna("-")
-
-
 def collect_comparison_metrics(comparison: pd.DataFrame) -> dict[str, object]:
     """Collects the metrics of every method on every table.
 
@@ -268,113 +192,6 @@ def collect_comparison_metrics(comparison: pd.DataFrame) -> dict[str, object]:
         for name, column in METRIC_COLUMNS.items():
             metrics[f"{key}.{name}"] = row[column]
         metrics[f"{key}_verdict"] = row["verdict"]
-    return metrics
-
-
-def count_cheaper_tables(comparison: pd.DataFrame) -> dict[str, int]:
-    """Counts the tables on which a router is clearly cheaper than the best constant.
-
-    Args:
-        comparison: A row per table and method, with its verdict.
-
-    Returns:
-        Counts by key: all tables, those with a cheaper router without a check of replies, and with a perfect or poor
-        check.
-    """
-    is_cheaper = comparison["verdict"].eq(CHEAPER).unstack("method")
-    without_check = is_cheaper[is_cheaper.columns.intersection([*READERS, STOP_OR_ESCALATE])]
-    agents = [table for table in tables.AGENTS if table in is_cheaper.index]
-    return {
-        "tables.all": len(is_cheaper),
-        "tables.cheaper_without_check": int(without_check.any(axis=1).sum()),
-        "tables.cheaper_with_check": int(is_cheaper[PERFECT_CHECK].sum()),
-        "agents.cheaper_with_poor_check": int(is_cheaper.loc[agents, POOR_CHECK].sum()),
-    }
-
-
-def summarize_lesson(results: RecordedResults, comparison: pd.DataFrame) -> str:
-    """Writes the conclusion of the lesson from its numbers.
-
-    Args:
-        results: Headroom and descriptions of all tables.
-        comparison: A row per table and method.
-    """
-    counts = count_cheaper_tables(comparison)
-    cost_ratio = comparison.loc["swe-bench", "cost_ratio"]
-    return (
-        f"{count_open(results.gate, 'accuracy')} of {len(results.descriptions)} tables leave {stats.MIN_HEADROOM:g} of "
-        f"accuracy to a choice without a check. On {counts['tables.cheaper_without_check']} of {counts['tables.all']} "
-        f"a router keeps the best constant's quality for clearly less money; with a perfect check on "
-        f"{counts['tables.cheaper_with_check']}. On SWE-bench a pair of agents with such a check costs "
-        f"{cost_ratio[PERFECT_CHECK]} of the best agent, with a poor check {cost_ratio[POOR_CHECK]}."
-    )
-
-
-# Budgets and logs ---------------------------------------------------------------------------------
-
-
-def measure_broken_budgets(budgets: pd.DataFrame) -> pd.DataFrame:
-    """Computes the fractions of budgets that were overspent by more than 5 %, by table.
-
-    Args:
-        budgets: Columns table, method, level, cost_usd, promised (US dollars), groups_over_budget and
-            items_over_budget.
-
-    Returns:
-        Columns mean (of all items, over methods, levels and repeats), groups (means of single groups) and items
-        (CoRL's budget for each item; nan where it did not play).
-    """
-    is_promise = budgets["level"].notna() & (budgets["method"] != ORACLE)
-    promises = budgets[is_promise]
-    is_over = promises["cost_usd"] > MAX_SPENDING_RATIO * promises["promised"]
-    by_table = promises.assign(mean=is_over).groupby("table")[["mean", "groups_over_budget"]].mean()
-    by_table["items"] = budgets.groupby("table")["items_over_budget"].mean()
-    return by_table.rename(columns={"groups_over_budget": "groups"})
-
-
-def tabulate_broken_budgets(broken: pd.DataFrame) -> pd.DataFrame:
-    """The same with headings in words, and a dash where nothing was measured."""
-    labels = {
-        "mean": "mean over all items",
-        "groups": "mean of a group",
-        "items": "single items (CoRL)",
-    }
-    return broken.astype(object).where(broken.notna(), "-").rename(columns=labels)
-
-
-def measure_estimator_errors(estimates: pd.DataFrame, by: Sequence[str]) -> pd.Series:
-    """Computes the root mean squared error of off-policy estimates over logs.
-
-    Args:
-        estimates: A row per log: the estimate (value), the true value (truth), and the columns in `by`.
-        by: Columns that tell the estimates apart, such as table and estimator.
-    """
-    errors = estimates["value"] - estimates["truth"]
-    keys = [estimates[column] for column in by]
-    return errors.groupby(keys).agg(lambda error: (error**2).mean() ** 0.5)
-
-
-def collect_budget_metrics(broken: pd.DataFrame) -> dict[str, float]:
-    """Collects the fraction of budgets that were overspent, by table, as metrics.
-
-    Args:
-        broken: Fractions of budgets that were overspent, by table, in the column mean.
-    """
-    metrics = {}
-    for table, fraction in broken["mean"].items():
-        metrics[f"budget.{table}.violations"] = float(fraction)
-    return metrics
-
-
-def collect_estimator_metrics(estimates: pd.DataFrame) -> dict[str, float]:
-    """Collects the error of every off-policy estimator over the logs of all tables, as metrics.
-
-    Args:
-        estimates: A row per log and estimator: the estimate (value) and the true value (truth).
-    """
-    metrics = {}
-    for estimator, error in measure_estimator_errors(estimates, ["estimator"]).items():
-        metrics[f"ope.{estimator}.rmse"] = float(error)
     return metrics
 
 

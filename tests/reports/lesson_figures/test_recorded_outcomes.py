@@ -1,10 +1,7 @@
 """Tables, titles and metrics of lesson 08: counts and titles say what the estimates say."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pandas as pd
-import pytest
 
 from lib import stats
 from lib.recorded_outcomes import headroom, tables
@@ -16,7 +13,6 @@ from lib.routers.methods import (
     LOGISTIC,
     ORACLE,
     PERFECT_CHECK,
-    POOR_CHECK,
     RANDOM_MODEL,
     READERS,
     STOP_OR_ESCALATE,
@@ -49,11 +45,7 @@ def make_comparison(verdicts: dict[tuple[str, str], str]) -> pd.DataFrame:
     return pd.DataFrame(rows).T.rename_axis(["table", "method"])
 
 
-def test_open_questions_are_counted_coloured_and_named_in_the_title():
-    assert lesson_tables.count_open(GATE, "money") == 1
-    title = lesson_tables.summarize_headroom(GATE)
-    assert "accuracy on 1 of 2 tables" in title
-    assert "money on 1; with a check on 2" in title
+def test_open_questions_are_coloured_and_kept():
     styles = lesson_tables.style_by_gate(GATE)
     panel = lesson_tables.QUESTION_LABELS["money"]
     assert styles["a", panel] == "holds"
@@ -63,46 +55,17 @@ def test_open_questions_are_counted_coloured_and_named_in_the_title():
     assert metrics["gate.b.accuracy.headroom"]["ci_low"] == 0.06
 
 
-def test_a_tradeoff_is_the_mean_over_repeats_and_its_title_the_gain_over_mixtures():
-    rows = []
-    for cv_repeat in (0, 1):
-        for method, accuracy in (
-            (CONSTANT_MIXTURES, 0.5),
-            (LOGISTIC, 0.54),
-            (PERFECT_CHECK, 0.7),
-            (ORACLE, 0.9),
-        ):
-            correct = accuracy + 0.02 * cv_repeat
-            rows.append(("t", method, cv_repeat, 0.5, 0.001 * (1 + cv_repeat), correct))
-    columns = ["table", "method", "cv_repeat", "level", "cost_usd", "correct"]
-    cost, accuracy = lesson_tables.trace_tradeoff(pd.DataFrame(rows, columns=columns), "t")
-    assert cost.loc[(LOGISTIC, 0.5), "value"] == pytest.approx(1.5)  # dollars per 1,000 items
-    assert accuracy.loc[(LOGISTIC, 0.5), "value"] == pytest.approx(0.55)
-    title = lesson_tables.summarize_tradeoff(accuracy)
+def test_the_title_of_a_tradeoff_is_the_gain_over_mixtures():
+    accuracy = {
+        (CONSTANT_MIXTURES, 0.5): 0.51,
+        (LOGISTIC, 0.5): 0.55,
+        (PERFECT_CHECK, 0.5): 0.71,
+        (ORACLE, 0.5): 0.91,
+    }
+    index = pd.MultiIndex.from_tuples(accuracy, names=["method", "level"])
+    title = lesson_tables.summarize_tradeoff(pd.DataFrame({"value": accuracy.values()}, index))
     assert "logistic gains 4.0 points" in title
     assert "perfect check 20.0, the oracle 40.0" in title
-
-
-def test_only_routers_without_a_check_count_as_cheaper_without_one():
-    comparison = make_comparison(
-        {
-            ("swe-bench", PERFECT_CHECK): "cheaper",
-            ("swe-bench", POOR_CHECK): "cheaper",
-            ("swe-bench", LOGISTIC): "undecided",
-            ("swe-bench", CONSTANT_MIXTURES): "cheaper",
-            ("swe-bench", ORACLE): "cheaper",
-            ("mmlu", PERFECT_CHECK): "undecided",
-            ("mmlu", POOR_CHECK): "cheaper",
-            ("mmlu", STOP_OR_ESCALATE): "cheaper",
-        }
-    )
-    counts = lesson_tables.count_cheaper_tables(comparison)
-    assert counts["tables.all"] == 2
-    assert counts["tables.cheaper_without_check"] == 1  # mmlu, by stop or escalate
-    assert counts["tables.cheaper_with_check"] == 1
-    assert counts["agents.cheaper_with_poor_check"] == 1  # mmlu is no table of agents
-    verdicts = lesson_tables.tabulate_verdicts(comparison, [LOGISTIC, STOP_OR_ESCALATE])
-    assert verdicts.loc["mmlu"].tolist() == ["-", "cheaper"]
 
 
 def test_metrics_leave_out_mixtures_and_random_choices():
@@ -123,43 +86,13 @@ def test_metrics_leave_out_mixtures_and_random_choices():
 
 
 def test_the_title_on_known_and_new_tasks_counts_intervals_above_zero():
-    comparison = make_comparison(
-        {(table, method): "-" for table in ("llmrouter", "llmrouter-new") for method in READERS}
-    )
-    around_zero = stats.Interval(0.0, -0.1, 0.1)
-    comparison.loc[[("llmrouter-new", LOGISTIC)], "gain_over_mixtures"] = [around_zero]
-    gains = lesson_tables.arrange_gains_by_novelty(comparison)
+    panels = list(lesson_tables.TASK_LABELS.values())
+    index = pd.MultiIndex.from_product([panels, READERS], names=["table", "method"])
+    gains = pd.DataFrame({"value": 0.5, "ci_low": 0.4, "ci_high": 0.6}, index)
+    gains.loc[("new tasks", LOGISTIC), "ci_low"] = -0.1
     title = lesson_tables.summarize_gains_by_novelty(gains)
     assert title.startswith("5 of 5 routers clearly beat mixtures")
     assert title.endswith("4 on new tasks")
-
-
-def test_broken_budgets_are_counted_over_methods_and_not_of_the_oracle():
-    budgets = pd.DataFrame(
-        {
-            "table": "t",
-            "method": [LOGISTIC, LOGISTIC, ORACLE, CORL],
-            "level": [0.5, 1.0, 0.5, np.nan],
-            "promised": [1.0, 1.0, 1.0, 1.0],
-            "cost_usd": [1.04, 1.06, 9.0, np.nan],
-            "groups_over_budget": [0.0, 0.5, 1.0, np.nan],
-            "items_over_budget": [np.nan, np.nan, np.nan, 0.3],
-        }
-    )
-    broken = lesson_tables.measure_broken_budgets(budgets)
-    assert broken.loc["t"].to_dict() == {"mean": 0.5, "groups": 0.25, "items": 0.3}
-    assert lesson_tables.collect_budget_metrics(broken) == {"budget.t.violations": 0.5}
-
-
-def test_the_error_of_an_estimator_is_its_root_mean_square():
-    estimates = pd.DataFrame(
-        {"estimator": ["ips", "ips", "dr"], "value": [0.5, 0.9, 0.6], "truth": [0.6, 0.6, 0.6]}
-    )
-    errors = lesson_tables.measure_estimator_errors(estimates, ["estimator"])
-    assert errors["ips"] == pytest.approx((0.05) ** 0.5)
-    assert errors["dr"] == 0.0
-    metrics = lesson_tables.collect_estimator_metrics(estimates)
-    assert metrics == {"ope.ips.rmse": errors["ips"], "ope.dr.rmse": 0.0}
 
 
 def test_a_ranking_changes_where_another_method_is_cheapest_than_before():
@@ -197,17 +130,6 @@ def test_a_check_is_summed_up_by_the_cheapest_pair_that_is_as_accurate_as_the_be
     accuracy.loc[("pair", 1), "value"] = 0.59
     title = lesson_tables.summarize_check(cost, accuracy, "pair", "agent", 0.2, 0.1)
     assert title.endswith("no pair is as accurate as the best agent")
-
-
-def test_the_conclusion_names_the_counts_and_the_price_of_a_check():
-    comparison = make_comparison(
-        {("swe-bench", PERFECT_CHECK): "cheaper", ("swe-bench", POOR_CHECK): "undecided"}
-    )
-    results = SimpleNamespace(gate=GATE, descriptions=pd.DataFrame(index=["a", "b"]))
-    sentence = lesson_tables.summarize_lesson(results, comparison)
-    assert sentence.startswith("1 of 2 tables leave 0.05 of accuracy")
-    assert "On 0 of 1 a router keeps" in sentence
-    assert "costs 0.50 [0.40, 0.60] of the best agent" in sentence
 
 
 def test_the_metrics_of_the_appendix_are_gains_of_aiq_broken_budgets_and_changed_rankings():
