@@ -13,7 +13,6 @@ from matplotlib.figure import Figure
 
 from lib import plots, stats
 from lib.agent_configuration import (
-    action_space,
     atoms,
     embeddings,
     encoders,
@@ -33,19 +32,6 @@ from lib.experiment import artifacts, results_table
 from lib.language_models import checkpoints
 from lib.plots.tables import with_interval
 
-# What is shown of the reader's run beside the recorded one, by metric key.
-BOTH_RUNS_LABELS = {
-    "gate.configuration.headroom": "best choice per question above the best single one, accuracy",
-    "gate.configuration.headroom_in_kind": "the same above the best one of each kind, accuracy",
-    "gate.configuration.signal": "ARC above random choices, reward",
-    "arc.gain": "ARC above the best configuration of each kind, reward",
-    "contrast.arc_bandit.accuracy": "ARC above the flat bandit, accuracy",
-}
-GATE_LABELS = {
-    "gate.configuration.headroom": "best choice per question above the best single one",
-    "gate.configuration.headroom_at_any_cost": "above the most accurate single one, whatever it costs",
-    "gate.configuration.headroom_in_kind": "above the best one of each kind",
-}
 # What the table of theorem 3.2 calls the quantities of `theorem_3_2.checks`.
 THEOREM_LABELS = {
     "tau": "tau",
@@ -84,33 +70,15 @@ _FEWEST_REWARDS = 5  # of a violin; fewer are drawn as points
 # The lesson -----------------------------------------------------------------------------------------
 
 
-def tabulate_valid_choices() -> pd.DataFrame:
-    """Count the choices that the mask leaves for each part of a structure.
-
-    Returns:
-        A row for each workflow, a column for each other part, and their product in `valid structures`.
-    """
-    mask = action_space.make_masks()
-    num_choices = {}
-    for part in action_space.DIMENSIONS:
-        if part != "workflow":
-            kind, agent = part[:-1], part[-1]  # such as "tools1"
-            num_choices[f"{kind}, agent {agent}"] = mask[part].sum(axis=1)
-    table = pd.DataFrame(num_choices, index=pd.Index(WORKFLOWS, name="workflow"))
-    return table.assign(**{"valid structures": table.prod(axis=1)})
-
-
-def draw_synthetic_regret(tested: pd.DataFrame) -> Figure:
+def draw_synthetic_regret(mean_regret: pd.DataFrame) -> Figure:
     """Draws the reward that policies lack to the optimum, by episodes, and that of the best constant as a level.
 
     Args:
-        tested: Rows of the synthetic environment, split `test`.
+        mean_regret: Mean regret with its interval, by method and step (episodes so far).
     """
     variants = [variant.name for variant in synthetic_benchmark.VARIANTS]
-    trained = results_table.select(tested, method=variants)
-    regret = stats.mean(trained, "regret", ["method", "step"]).reset_index()
-    constant = results_table.select(tested, method=synthetic.BEST_CONSTANT)
-    level = stats.mean(constant, "regret", "method").reset_index()
+    regret = results_table.select(mean_regret.reset_index(), method=variants)
+    level = results_table.select(mean_regret.reset_index(), method=synthetic.BEST_CONSTANT)
     # The constant learns nothing: a level line over all steps.
     levels = [level.assign(step=step) for step in sorted(set(regret["step"]))]
     last = regret[regret["step"] == regret["step"].max()].set_index("method")["value"]
@@ -156,26 +124,28 @@ def tabulate_synthetic_differences(
     return table.loc[in_order].fillna("").rename_axis(f"{method} minus")
 
 
-def draw_gain_of_choosing(map_rows: pd.DataFrame, interaction: float) -> Figure:
+def draw_gain_of_choosing(
+    interaction: float, headroom: pd.DataFrame, episodes: pd.DataFrame, passed: pd.Series
+) -> Figure:
     """Draws what choosing by the kind of question can gain, and how many episodes a policy needs for it, by noise.
 
     Args:
-        map_rows: Rows of the synthetic environment, split `atlas`: one for each interaction, noise and seed.
         interaction: How much the effects of a configuration depend on the kind of question.
+        headroom: Reward of the optimum minus the best constant, with its interval, by noise.
+        episodes: Training episodes until the policy stays above the best constant, with an interval, by noise.
+        passed: For each trained policy 1 where it ends above the best constant, else 0.
     """
-    rows = results_table.select(map_rows, interaction=interaction)
-    rows = rows.assign(noise_level=rows["noise"].map("noise {:g}".format))
-    headroom = stats.mean(rows, "gap", "noise_level")
     mean_by_measure = {
         "headroom over the best constant, in reward": headroom,
-        "episodes until above the best constant": stats.mean(rows, "episodes", "noise_level"),
+        "episodes until above the best constant": episodes,
     }
     # A row for each level of noise, a panel for each measure.
     table = pd.concat(mean_by_measure, names=["measure"]).swaplevel()
+    table = table.rename(index="noise {:g}".format, level="noise")
     title = (
         f"Interaction {interaction:g}: choosing by the kind of question can gain "
         f"{headroom['value'].min():.2f} to {headroom['value'].max():.2f} of reward, and "
-        f"{rows['passed'].sum():.0f} of {len(rows)} policies end above the best constant"
+        f"{passed.sum():.0f} of {len(passed)} policies end above the best constant"
     )
     note = (
         "A policy that never stays above the best constant counts with the length of the training."
@@ -193,51 +163,15 @@ def label_methods(tests: pd.DataFrame, settings: Params) -> dict[str, str]:
     return {method: results.label(method, settings) for method in tests["method"].unique()}
 
 
-def select_main_estimates(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """Selects the estimates that are compared with the recorded run, as far as they were measured.
-
-    Args:
-        metrics: All estimates of the lesson by metric key.
-    """
-    return {key: metrics[key] for key in BOTH_RUNS_LABELS if key in metrics}
-
-
-def tabulate_gate(metrics: Mapping[str, Any]) -> pd.DataFrame:
-    """What there is to win, and whether it is enough for the question to be open."""
-    gate = pd.DataFrame({label: metrics[key] for key, label in GATE_LABELS.items()}).T
-    return pd.DataFrame({"accuracy": stats.intervals(gate), "open": stats.is_open(gate)})
-
-
-def tabulate_contrasts(metrics: Mapping[str, Any], labels: Mapping[str, str]) -> pd.DataFrame:
-    """Tabulates ARC minus every other method in accuracy (with verdict and minimum detectable effect) and in reward.
-
-    Args:
-        metrics: All estimates of the lesson by metric key.
-        labels: What tables call each method.
-    """
-    in_accuracy = estimates.decide_contrasts(metrics)
-    in_reward = estimates.decide_contrasts(metrics, "reward")
-    table = pd.DataFrame(
-        {
-            "accuracy": stats.intervals(in_accuracy),
-            "verdict": in_accuracy["verdict"],
-            "minimum detectable effect": in_accuracy["mde"].astype(float).round(3),
-            "reward": stats.intervals(in_reward),
-        }
-    )
-    return table.rename(index=labels)
-
-
-def draw_rewards(tests: pd.DataFrame, labels: Mapping[str, str]) -> Figure:
+def draw_rewards(mean_rewards: pd.DataFrame, labels: Mapping[str, str]) -> Figure:
     """Draws the mean reward of the most important methods on test questions, from random choices to the oracle.
 
     Args:
-        tests: Test rows, each policy on the kind that it learned from.
+        mean_rewards: Mean reward with its interval, by method.
         labels: What figures call each method.
     """
     methods = ["random", "best_constant", "by_kind", "bandit", "arc", "oracle"]
-    levels = stats.mean(results_table.select(tests, method=methods), "reward", "method")
-    levels = levels.reindex([method for method in methods if method in levels.index])
+    levels = mean_rewards.reindex([method for method in methods if method in mean_rewards.index])
     named = [
         f"{labels[method]} {levels.loc[method, 'value']:.2f}" for method in levels.index[-4:-1]
     ]
@@ -248,17 +182,16 @@ def draw_rewards(tests: pd.DataFrame, labels: Mapping[str, str]) -> Figure:
     )
 
 
-def draw_tradeoff(tests: pd.DataFrame, labels: Mapping[str, str]) -> Figure:
+def draw_tradeoff(cost: pd.DataFrame, accuracy: pd.DataFrame, labels: Mapping[str, str]) -> Figure:
     """Draws accuracy against cost (Figure 4), and what mixtures of untrained configurations reach.
 
     Args:
-        tests: Test rows, each policy on the kind that it learned from.
+        cost: Mean cost of 1,000 questions in US dollars, with its interval, by method.
+        accuracy: Share of right answers with its interval, by method. Methods outside TRADEOFF_METHODS are left out.
         labels: What figures call each method.
     """
-    shown = tests[tests["method"].isin(TRADEOFF_METHODS)]
-    in_thousands = shown.assign(cost=1_000 * shown["cost_usd"])
-    cost = stats.mean(in_thousands, "cost", "method")
-    accuracy = stats.mean(shown, "correct", "method")
+    cost = cost[cost.index.isin(TRADEOFF_METHODS)]
+    accuracy = accuracy[accuracy.index.isin(TRADEOFF_METHODS)]
     roles = {method: results.find_role(method) for method in accuracy.index}
     constants = [labels[method] for method, role in roles.items() if role == "constant"]
     arc, by_kind = accuracy["value"]["arc"], accuracy["value"]["by_kind"]
@@ -276,16 +209,6 @@ def draw_tradeoff(tests: pd.DataFrame, labels: Mapping[str, str]) -> Figure:
         through=constants,
         roles={labels[method]: role for method, role in roles.items()},
     )
-
-
-def collect_recorded(metrics: Mapping[str, Any], written: Sequence[str]) -> dict[str, Any]:
-    """The recorded run's estimates as metrics `full.KEY`, without those that were written already.
-
-    Args:
-        metrics: Estimates of the recorded run, by key.
-        written: Keys that the lesson has.
-    """
-    return {f"full.{key}": value for key, value in metrics.items() if key not in written}
 
 
 # The appendix: reward and synthetic environment ----------------------------------------------------------
