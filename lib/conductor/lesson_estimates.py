@@ -475,22 +475,6 @@ def collect_synthetic_metrics(rows: pd.DataFrame) -> dict[str, Any]:
     return metrics
 
 
-def compare_with_equal(rows: pd.DataFrame, methods: Sequence[str]) -> pd.DataFrame:
-    """Estimate what methods reach in the synthetic environment above equal weights.
-
-    Args:
-        rows: Rows of the results table `conductor_synthetic` at one setting.
-        methods: Of interest.
-
-    Returns:
-        A row of `lib.stats` per method: its quality minus that of `Equal`, in pairs of the same seed and category.
-    """
-    differences = {
-        method: _compare_in_synthetic(rows, method, "Equal").iloc[0] for method in methods
-    }
-    return pd.DataFrame(differences).T.infer_objects().rename_axis("method")
-
-
 def _compare_in_synthetic(
     rows: pd.DataFrame, method: str, baseline: str, by: Sequence[str] = ()
 ) -> pd.DataFrame:

@@ -208,14 +208,6 @@ def test_metrics_of_the_synthetic_environment_are_differences_with_verdicts_weig
     assert lesson_estimates.collect_synthetic_metrics(rows)["glass.map.holds"] == 1.0
 
 
-def test_methods_are_compared_with_equal_weights_in_the_order_that_is_asked_for():
-    rows = make_synthetic_rows(np.random.default_rng(0))
-    central_rows = results_table.select(rows, style="centre")
-    above_equal = lesson_estimates.compare_with_equal(central_rows, ["Random", "Anchored 10%"])
-    assert list(above_equal.index) == ["Random", "Anchored 10%"]
-    assert above_equal["value"].tolist() == pytest.approx([-0.05, 0.1], abs=0.02)
-
-
 def test_titles_say_what_the_rows_say(rows):
     tests = results_table.select(rows, split="test")
     scores = lesson_tables.estimate_scores(rows, tests)
@@ -233,14 +225,6 @@ def test_titles_say_what_the_rows_say(rows):
     tilted = rows.assign(w_fmt=np.where(rows["group"] == "story", 0.9, 0.0))
     title = lesson_tables.summarize_weights(lesson_tables.list_mean_weights(tilted))
     assert "fmt in story" in title
-
-
-def test_a_reward_with_a_high_mean_is_emphasised_whatever_it_knows():
-    table = lesson_tables.tabulate_expected_advantages(0.5, 5, 400).set_index("emphasised reward")
-    means = table["mean advantage"]
-    assert means["fmt"] > 0.3 and (means.drop("fmt") < 0).all()
-    without = lesson_tables.tabulate_expected_advantages(0.0, 5, 400)["mean advantage"]
-    assert without.abs().max() < 0.15
 
 
 @pytest.mark.usefixtures("lab_model_files")

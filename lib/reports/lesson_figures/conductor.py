@@ -5,17 +5,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 
 from lib import stats
 from lib.conductor import data, typical_replies, variants
 from lib.conductor.lesson_estimates import BEST_STATIC, COMPARED, PRIMARY, label_methods
-from lib.conductor.meta_policy import compute_emphasis_weights
 from lib.conductor.rewards import COMPONENTS
 from lib.config import InitialPolicySettings
 from lib.experiment import results_table, seeds
 from lib.plots.tables import listed
-from lib.rl import losses
 
 # Methods of the key figure, from the start to the verifier.
 # The methods of Tables 1 and 3 of the paper, with ours and the best single reward.
@@ -44,47 +41,6 @@ SHOWN_ESTIMATES = {
     "contrast.conductor_base.score": "Conductor minus Base",
     "contrast.conductor_oracle.score": "Conductor minus Oracle",
 }
-
-
-def tabulate_expected_advantages(
-    kappa: float, group_size: int, num_groups: int = 4_000
-) -> pd.DataFrame:
-    """Computes the mean advantage of a rollout by the reward that it emphasises, where no reward knows the truth.
-
-    All replies have the format; the four other rewards are ranks at random, with a mean of one half. Emphases are
-    sampled uniformly.
-
-    Args:
-        kappa: How much a sampled emphasis counts.
-        group_size: Rollouts of a group.
-        num_groups: Groups to average over.
-
-    Returns:
-        A row per reward: its mean, and the mean advantage of rollouts that emphasise it.
-    """
-    rng = seeds.rng("conductor", "expected advantages")
-    num_rollouts = num_groups * group_size
-    # (groups, G, K): a random order in each group, as ranks from 0 to 1; and the format, which is 1 for everybody.
-    orders = rng.random((num_groups, group_size, len(COMPONENTS))).argsort(axis=1).argsort(axis=1)
-    ranks = orders / (group_size - 1)
-    ranks[:, :, COMPONENTS.index("fmt")] = 1.0
-    rewards = torch.from_numpy(ranks.reshape(num_rollouts, -1))
-    action = torch.from_numpy(rng.integers(len(COMPONENTS), size=num_rollouts))
-    uniform = torch.full_like(rewards, 1 / len(COMPONENTS))
-    weights = compute_emphasis_weights(uniform, action, kappa)
-    advantage = losses.compute_group_advantages((weights * rewards).sum(-1), group_size)
-
-    rows = []
-    for index, name in enumerate(COMPONENTS):
-        is_emphasised = action == index
-        rows.append(
-            {
-                "emphasised reward": name,
-                "mean of that reward": float(rewards[:, index].mean()),
-                "mean advantage": float(advantage[is_emphasised].mean()),
-            }
-        )
-    return pd.DataFrame(rows)
 
 
 def tabulate_typical_errors(settings: InitialPolicySettings, seed: int = 1) -> pd.DataFrame:
