@@ -3,9 +3,7 @@
 Left out: what the reader copies from the lesson, which stands in its cells.
 """
 
-import io
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, redirect_stdout
 from functools import partial
 from typing import Any
 
@@ -16,11 +14,9 @@ from matplotlib.figure import Figure
 from lib import plots, stats, tasks
 from lib.config import LabSettings
 from lib.language_models.kv_cache_forward import Forward
-from lib.language_models.serving import model_sources, server
 from lib.language_models.training import pretraining, released_weights
 from lib.llm.chat_model import ChatModel, ChatRequest
 from lib.routers.fit_router import CONSTANT, MIXTURE, ROUTER, AverageQuality
-from lib.routers.serve_command import serve_in_background
 
 CHAIN_LENGTHS = (1, 2, 3, 4, 6)  # operations of the chains that a program and a lab model solve
 NUM_CHAINS = 60  # of each length
@@ -28,48 +24,6 @@ _USD_PER_1K = 1_000
 
 # From items to whether each is solved.
 Solver = Callable[[Sequence[tasks.Item]], Sequence[bool] | np.ndarray]
-
-
-def serve_lab_models(names: Sequence[str]) -> tuple[ExitStack, str]:
-    """Starts a server that speaks OpenAI's API, with lab models behind it, as a stand-in for a server of the reader's.
-
-    Args:
-        names: Of released lab models.
-
-    Returns:
-        The running server, which stops when its `close` is called, and its address.
-    """
-    models = {name: model_sources.load_released_model(name, released_weights.LAB) for name in names}
-    running_server = ExitStack()
-    address = running_server.enter_context(serve_in_background(server.app(models)))
-    return running_server, address
-
-
-def run_command(main: Callable[[list[str]], int], arguments: list[str], word: str) -> str:
-    """Runs a command of `python -m lib`, and returns the lines that it prints which contain a word.
-
-    Args:
-        main: Of the command's module.
-        arguments: As they stand on the command line.
-        word: What the lines contain.
-    """
-    with redirect_stdout(io.StringIO()) as output:
-        main(arguments)
-    return "\n".join(line for line in output.getvalue().splitlines() if word in line)
-
-
-def tabulate_models(outcomes: pd.DataFrame, model_names: Sequence[str]) -> pd.DataFrame:
-    """Tabulates accuracy with its interval, and dollars for 1,000 questions, of every model.
-
-    Args:
-        outcomes: A row per question and model, with correct and cost_usd.
-        model_names: The models, in the order of the rows.
-    """
-    accuracy = stats.mean(outcomes.assign(seed=0), "correct", "model").loc[list(model_names)]
-    mean_cost = outcomes.groupby("model")["cost_usd"].mean().loc[list(model_names)]
-    table = accuracy[["value", "ci_low", "ci_high"]].copy()
-    table["dollars for 1,000"] = _USD_PER_1K * mean_cost
-    return table
 
 
 def arrange_held_out(
@@ -113,31 +67,6 @@ def plot_held_out(report_by_budget: Mapping[str, Mapping[str, Any]], budget: str
         rings=[(ROUTER, budget), (MIXTURE, budget)],
         note=f"Rings: the {budget} budget.",
     )
-
-
-def estimate_served_accuracy(answers: pd.DataFrame) -> pd.DataFrame:
-    """Share of correct answers under each budget, with its interval.
-
-    Args:
-        answers: A row for each request: budget, item and correct.
-    """
-    # One run, one sample: the interval is over items.
-    rows = answers.assign(seed=0, sample=0, correct=answers["correct"].astype(float))
-    return stats.mean(rows, "correct", "budget").loc[list(answers["budget"].unique())]
-
-
-def tabulate_served(requests: pd.DataFrame, accuracy: pd.DataFrame) -> pd.DataFrame:
-    """Tabulates the share of requests by model, dollars for 1,000 requests and share of correct answers by budget.
-
-    Args:
-        requests: The log of the server, with the column budget.
-        accuracy: Accuracy of the served answers (value), by budget.
-    """
-    by_budget = requests.groupby("budget", sort=False)
-    table = by_budget["chosen"].value_counts(normalize=True).unstack(fill_value=0)
-    table["dollars for 1,000"] = _USD_PER_1K * by_budget["cost_usd"].mean()
-    table["correct"] = accuracy["value"]
-    return table
 
 
 def estimate_step_reward(steps: pd.DataFrame) -> pd.DataFrame:

@@ -21,22 +21,6 @@ def make_report(accuracy: float, cost_usd: float) -> dict:
     return {"methods": dict.fromkeys((ROUTER, CONSTANT, MIXTURE), scores), "gain_over": gains}
 
 
-def test_models_stand_in_the_order_asked_for_with_dollars_for_a_thousand_questions():
-    outcomes = pd.DataFrame(
-        {
-            "model": ["large", "small"] * 2,
-            "item": ["a", "a", "b", "b"],
-            "sample": 0,
-            "correct": [1.0, 0.0, 1.0, 1.0],
-            "cost_usd": [0.002, 0.001, 0.004, 0.001],
-        }
-    )
-    table = lesson_tables.tabulate_models(outcomes, ["small", "large"])
-    assert table.index.tolist() == ["small", "large"]
-    assert table["value"].tolist() == [0.5, 1.0]
-    assert table["dollars for 1,000"].tolist() == pytest.approx([1.0, 3.0])
-
-
 def test_held_out_scores_are_arranged_by_method_and_budget():
     reports = {"low": make_report(0.5, 0.001), "high": make_report(0.9, 0.002)}
     cost, accuracy = lesson_tables.arrange_held_out(reports)
@@ -52,36 +36,12 @@ def test_the_title_says_at_which_budget_the_router_gains_and_rings_are_drawn_the
     assert "Rings: the high budget." in figure._supxlabel.get_text()
 
 
-def test_of_what_a_command_prints_the_lines_with_a_word_are_returned():
-    def main(arguments):
-        print(f"an endpoint for {arguments[0]}\nseconds that differ\nno endpoint")
-
-    assert lesson_tables.run_command(main, ["me"], "endpoint") == "an endpoint for me\nno endpoint"
-
-
 def test_a_file_of_models_that_is_written_is_read_as_it_was_meant(tmp_path):
     entry = {"backend": "endpoint", "base_url": "http://127.0.0.1:1/v1", "model": "m: {1}"}
     entry |= {"price_in": 4e-8, "price_out": 0}
     path = model_settings.write_model_file(tmp_path / "models.yaml", {"mine": entry})
     model = model_settings.read_model_settings("smoke", path).models["mine"]
     assert (model.backend, model.model, model.price_in) == ("endpoint", "m: {1}", 4e-8)
-
-
-def test_served_requests_are_counted_by_budget_and_model():
-    answers = pd.DataFrame(
-        {
-            "budget": ["low", "low", "high", "high"],
-            "item": ["a", "b", "a", "b"],
-            "correct": [True, False, True, True],
-        }
-    )
-    accuracy = lesson_tables.estimate_served_accuracy(answers)
-    assert accuracy.index.tolist() == ["low", "high"]
-    requests = answers.assign(chosen=["small", "small", "small", "large"], cost_usd=0.001)
-    table = lesson_tables.tabulate_served(requests, accuracy)
-    assert table["large"].to_dict() == {"low": 0.0, "high": 0.5}
-    assert table["correct"].to_dict() == {"low": 0.5, "high": 1.0}
-    assert table["dollars for 1,000"].tolist() == pytest.approx([1.0, 1.0])
 
 
 def test_the_reward_of_a_step_is_averaged_within_episodes_first():
