@@ -72,9 +72,9 @@ EXERCISES = Exercises(
         "04.2",
         "medium",
         5,
-        "In the *homogeneous* mode all five replies to a prompt share one emphasis $a$ and one hidden state $h$. "
-        r"Their advantages $A_j$ sum to 0. What is the sum of their REINFORCE terms "
-        r"$A_j \nabla \log \pi(a \mid h)$?",
+        "Suppose that all five replies to a prompt share one emphasis $a$ and one hidden state $h$ (the *homogeneous* "
+        r"mode). Their advantages $A_j$ sum to 0. The update of the Conductor adds up the terms "
+        r"$A_j \nabla \log \pi(a \mid h)$ of the five replies. What is the sum?",
         nudge="what differs between the five terms, and what does not?",
         hint="take the common factor out of the sum",
         answer=0.0,
@@ -85,9 +85,10 @@ EXERCISES = Exercises(
         "04.3",
         "medium",
         6,
-        "The rewards of a group are 1, 0, 0, 0, 0. What is the advantage of the first reply? The standard deviation is "
-        "the sample's (over n - 1). Then try the rewards 1, 1, 1, 1, 0: which reply has the largest advantage in size? "
-        "`lib.rl.losses.compute_group_advantages(torch.tensor(...), 5)` computes advantages.",
+        "The replies of a group have the rewards 1, 0, 0, 0, 0. What is the advantage of the first reply, its distance "
+        "from the group's mean in standard deviations of the sample (over n - 1)? "
+        "`lib.rl.losses.compute_group_advantages(torch.tensor([1.0, 0, 0, 0, 0]), 5)` shows all five. Try the rewards "
+        "1, 1, 1, 1, 0 there too, and see which reply has the largest advantage in size.",
         nudge="first the mean of the group, then the sample's deviation",
         hint="squared distances from the mean of 0.2 are 0.64 once and 0.04 four times",
         answer=float(losses.compute_group_advantages(torch.tensor([1.0, 0, 0, 0, 0]), 5)[0]),

@@ -53,9 +53,9 @@ EXERCISES = Exercises(
         "07.1",
         "easy",
         3,
-        r"An episode is right after 3 calls. The agents wrote 96 tokens, $T_{\max}$ is 192, and tools were called "
-        r"twice. With $\alpha = 5$, $\beta_s = 0.02$, $\beta_t = 0.03$, $\eta = 1$, $\delta_1 = 0.1$, $\delta_2 = "
-        r"0.2$, $\delta_3 = 0.3$: what is $R$?",
+        r"What is the reward $R$ of this episode, by eq. 3 and 4? The answer is right after 3 calls of agents. They "
+        r"wrote 96 tokens, where $T_{\max}$ is 192, and called tools twice. The coefficients are $\alpha = 5$, "
+        r"$\beta_s = 0.02$, $\beta_t = 0.03$, $\eta = 1$, $\delta_1 = 0.1$, $\delta_2 = 0.2$ and $\delta_3 = 0.3$.",
         nudge="two parts take away and two add; go through them in the order of the formula",
         hint="eq. 3, and eq. 4 with n > 0",
         answer=float(reward(1, 3, 96, 2, 2, 192, Weights())),
@@ -67,8 +67,10 @@ EXERCISES = Exercises(
         "07.2",
         "medium",
         5,
-        "Suppose `routing` lost its second reasoner, so that the mask pinned the second agent's tools and budget for "
-        "it as well. How many structures would be valid?",
+        "A structure has one of 9 workflows, one of 16 sets of tools for each of two agents, and one of 3 budgets for "
+        "each of three agents. Where a workflow has no second agent, the mask leaves one choice for this agent's tools "
+        "and one for its budget. Three workflows have none. Suppose that `routing` lost its second reasoner too. How "
+        "many structures would be valid?",
         nudge="how many choices of tools and of budget does a mask take away?",
         hint="one workflow fewer has both, one more has neither",
         answer=LEFT,
@@ -80,10 +82,10 @@ EXERCISES = Exercises(
         "07.3",
         "medium",
         5,
-        "A configuration is right in 6 of 10 tries, by luck alone, and is paid 5 if right and 0 if not. The elite "
-        "are its "
-        r"right episodes. What is the mean reward of the policy that imitates them, on new tries, and what is $\tau$? "
-        "Answer with a pair.",
+        "All episodes have the same configuration, which is right in 6 of 10 tries, by luck alone. A right answer is "
+        "paid 5, a wrong one 0. The elite are the right episodes. A policy imitates them: it chooses this "
+        r"configuration again. What is its mean reward on new tries, and what is $\tau$, the lowest reward in the "
+        "elite? Answer with a pair.",
         nudge="the elite was right by luck, which does not carry over to new tries",
         hint="what was tau paid, and what will be paid?",
         answer=(3.0, 5.0),
@@ -95,9 +97,9 @@ EXERCISES = Exercises(
         "07.4",
         "hard",
         15,
-        "Write the masked choice of a structure policy: a function of logits (n,) and truths (n,) that returns "
-        "probabilities (n,). What is not allowed has probability exactly 0, what is allowed keeps its ratios, and "
-        "logits of thousands do no harm.",
+        "Write the masked choice of a structure policy with NumPy. Your function gets the logits of a part, (n,), and "
+        "whether each choice is allowed, (n,) of `bool`; it returns probabilities, (n,). A choice that is not allowed "
+        "has probability exactly 0. The others have the softmax of their logits. Logits of thousands do no harm.",
         nudge="a softmax over some of the logits only",
         hint="set what is not allowed to minus infinity, and take the largest allowed logit away before exp",
         answer=masked,
