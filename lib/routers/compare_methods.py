@@ -5,10 +5,10 @@
 
 The *best constant* is the most accurate single model, asked for every item. A *knob* is the one parameter of a method
 that trades accuracy for cost. Whole groups of items are held out; the knob is chosen on dev and scored on test
-(`model_selection`), in three conditions: at the cost of the best constant, at half of it, and at equal quality, which
-is the least cost at which dev shows no loss of accuracy. Differences are taken within an item; intervals are over
-groups of items and repeats of the cross-validation. Left out: what could be won at most (`headroom`), and what the
-numbers mean (`evaluation_sentence`).
+(`model_selection`), in three conditions: at the cost of the best constant, midway between it and the cheapest model's
+(*half the money*), and at equal quality, which is the least cost at which dev shows no loss of accuracy. Differences
+are taken within an item; intervals are over groups of items and repeats of the cross-validation. Left out: what could
+be won at most (`headroom`), and what the numbers mean (`evaluation_sentence`).
 """
 
 from __future__ import annotations
@@ -260,7 +260,7 @@ def _collect_outcomes(
 
 
 def _select_conditions(scores: HeldOutScores) -> dict[str, ItemOutcomes]:
-    """Selects a method's outcomes in each condition: same money, half the cost, equal quality.
+    """Selects a method's outcomes in each condition: same money, half the money, equal quality.
 
     Args:
         scores: Held-out scores at several levels of cost.
@@ -268,7 +268,7 @@ def _select_conditions(scores: HeldOutScores) -> dict[str, ItemOutcomes]:
     Returns:
         Outcomes by condition.
     """
-    # Levels are fractions of the best constant's cost.
+    # Levels are fractions of the way from the cheapest model's cost to the best constant's.
     same = model_selection.LEVELS.index(1.0)
     half = model_selection.LEVELS.index(0.5)
     return {

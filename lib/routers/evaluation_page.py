@@ -246,8 +246,9 @@ def describe_table(table: OutcomeTable) -> str:
 def _describe_methods_table(comparison: MethodComparison) -> str:
     """The caption of the table of methods."""
     return (
-        "Accuracy minus always the best constant's, in points, and cost as a multiple of its; at half the money points "
-        f"are minus those of mixtures of constants; 95 % intervals over {comparison.num_groups:,} groups"
+        "Accuracy minus always the best constant's, in points, and cost as a multiple of its; at half the money "
+        "(midway between the cheapest model's cost and the best constant's) points are minus those of mixtures of "
+        f"constants; 95 % intervals over {comparison.num_groups:,} groups"
     )
 
 
@@ -255,8 +256,8 @@ def format_methods(comparison: MethodComparison) -> pd.DataFrame:
     """Formats the table of methods: accuracy and cost relative to the best constant, the most accurate single model.
 
     Args:
-        comparison: Estimates of all methods in each condition: at the best constant's cost, at half of it, and at equal
-            quality.
+        comparison: Estimates of all methods in each condition: at the best constant's cost, at half the money, and
+            at equal quality.
 
     Returns:
         Texts, a row for each method. Differences of accuracies are in percentage points.

@@ -432,12 +432,13 @@ def compare_methods(
             enough to gain, or NOT_OPEN. NOT_OPEN is then the verdict on every method of that question.
 
     Returns:
-        A row for each method, intervals but for the verdict:
+        A row for each method, intervals but for the verdict. Half the money is the cost midway between the
+        cheapest model's and the best constant's.
         quality: accuracy minus the best constant's, at equal quality.
         cost_ratio: cost divided by the best constant's, at equal quality.
-        gain_over_mixtures: accuracy minus that of mixtures of single models, both at half of the best constant's cost.
-        half_quality: accuracy at half of the best constant's cost minus the best constant's accuracy.
-        verdict: see `decide_verdict`. It is CHEAPER if that holds at equal quality or at half the cost; the second
+        gain_over_mixtures: accuracy minus that of mixtures of single models, both at half the money.
+        half_quality: accuracy at half the money minus the best constant's accuracy.
+        verdict: see `decide_verdict`. It is CHEAPER if that holds at equal quality or at half the money; the second
             condition was added after a first run, so that this verdict has two chances.
     """
     equal_rows = results_table.select(rows, condition=EQUAL_QUALITY)

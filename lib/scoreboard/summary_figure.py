@@ -3,11 +3,12 @@
     share of the headroom = (the decision maker - the best single choice) / (the oracle - the best single choice)
 
 0 is the best single choice, which looks at nothing: an expert, a policy, a reward or a configuration. For recorded
-outcomes at half the money it is the best mixture of experts, because no single one costs that much. 1 is the oracle,
-which looks back; in a synthetic environment it is the computed optimum. The interval is the one of the numerator, with
-the headroom taken as known, so that it may pass 1. A share itself can pass 1 only where the oracle chooses once and the
-method several times, as CoRL does when it calls one expert after another. Estimates are those of a lesson's
-recorded full run where it is current, otherwise of its own run.
+outcomes at half the money (midway between the cheapest model's cost and the best constant's) it is the best mixture
+of experts, because no single one costs that much. 1 is the oracle, which looks back; in a synthetic environment it is
+the computed optimum. The interval is the one of the numerator, with the headroom taken as known, so that it may pass 1.
+A share itself can pass 1 only where the oracle chooses once and the method several times, as CoRL does when it calls
+one expert after another. Estimates are those of a lesson's recorded full run where it is current, otherwise of its own
+run.
 
 A decision maker that several worlds test counts with its mean over those whose question is open. One whose question is
 not open, or that was not measured in this run, is named and not drawn.

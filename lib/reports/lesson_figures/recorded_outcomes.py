@@ -70,8 +70,8 @@ QUESTION_LABELS = {
 COMPARISON_LABELS = {
     "quality": "accuracy minus the constant's, equal quality",
     "cost_ratio": "cost over the constant's, equal quality",
-    "gain_over_mixtures": "accuracy minus mixtures', half the cost",
-    "half_quality": "accuracy minus the constant's, half the cost",
+    "gain_over_mixtures": "accuracy minus mixtures', half the money",
+    "half_quality": "accuracy minus the constant's, half the money",
     "verdict": "verdict",
 }
 # By the last part of a metric's key, the column of `experiment.compare_methods` that it holds.
@@ -128,7 +128,7 @@ def label_largest_budgets(accuracy: pd.DataFrame) -> dict[tuple[str, float], str
 
 
 def summarize_tradeoff(accuracy: pd.DataFrame) -> str:
-    """Writes the title of the tradeoff: gains over mixtures at half the best constant's cost.
+    """Writes the title of the tradeoff: gains over mixtures at half the money, as lesson 08 defines it.
 
     Args:
         accuracy: Mean accuracy (value) by method and level of the budget.
@@ -136,7 +136,7 @@ def summarize_tradeoff(accuracy: pd.DataFrame) -> str:
     at_half = accuracy["value"].xs(0.5, level="level")
     gains = (at_half - at_half[CONSTANT_MIXTURES]) * _POINTS
     return (
-        f"At half the cost: {LOGISTIC} gains {gains[LOGISTIC]:.1f} points over mixtures, a {PERFECT_CHECK} "
+        f"At half the money: {LOGISTIC} gains {gains[LOGISTIC]:.1f} points over mixtures, a {PERFECT_CHECK} "
         f"{gains[PERFECT_CHECK]:.1f}, the oracle {gains[ORACLE]:.1f}"
     )
 
@@ -228,7 +228,7 @@ def summarize_aiq(gaps: pd.DataFrame) -> str:
 def tabulate_regret(
     results: RecordedResults, rows: pd.DataFrame, table_names: Iterable[str]
 ) -> pd.DataFrame:
-    """Tabulates the accuracy of the oracle minus that of four methods at half the cost, by table.
+    """Tabulates the accuracy of the oracle minus that of four methods at half the money, by table.
 
     Args:
         results: Results of methods on all tables, with averages per repeat.
@@ -324,7 +324,7 @@ def summarize_check(
 
 
 def tabulate_overspending(transfers: pd.DataFrame) -> pd.DataFrame:
-    """Tabulates dollars spent over dollars promised at half of the best constant's cost, after a change of benchmark.
+    """Tabulates dollars spent over dollars promised at half the money, after a change of benchmark.
 
     Args:
         transfers: Columns table (pair of benchmarks), method, level (budget) and overspending.
