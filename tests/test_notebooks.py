@@ -23,6 +23,14 @@ def test_a_notebook_is_its_own_clean_copy(path):
     )
 
 
+def test_the_code_that_keeps_the_numbers_of_a_notebook_is_folded(path):
+    """The last cell saves the report: readers need its output, the conclusion, and seldom its code."""
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    saving = [cell for cell in cells if "lesson.save(" in "".join(cell["source"])]
+    assert len(saving) == 1
+    assert saving[0]["metadata"] == {"jupyter": {"source_hidden": True}, "tags": ["hide"]}
+
+
 def test_code_cells_are_short_and_prose_is_not_outnumbered(path):
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     code = [

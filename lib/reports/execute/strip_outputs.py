@@ -2,11 +2,13 @@
 
 A clean copy holds sources, tags and attachments: no outputs, counts, widget state or editor
 metadata, no blank cells (JupyterLab adds one at the end), and cell ids derived from position and
-content. `python -m lib.reports.execute.strip_outputs` is the pipeline's stage `clean`.
+content. Code of cells that are tagged `hide` is folded, in JupyterLab as on the page.
+`python -m lib.reports.execute.strip_outputs` is the pipeline's stage `clean`.
 """
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 import nbformat
 
@@ -63,7 +65,9 @@ def _clean_cell(cell: nbformat.NotebookNode, index: int) -> nbformat.NotebookNod
     }[cell.cell_type]
     digest = artifacts.sha256_bytes(f"{cell.cell_type}\n{cell.source}".encode())[:8]
     tags = sorted(cell.metadata.get("tags", []))
-    metadata = {"tags": tags} if tags else {}
+    metadata: dict[str, Any] = {"tags": tags} if tags else {}
+    if "hide" in tags:
+        metadata["jupyter"] = {"source_hidden": True}
     copy = new_cell(cell.source, id=f"{index:03d}-{digest}", metadata=metadata)
     if cell.get("attachments"):
         copy["attachments"] = cell.attachments
