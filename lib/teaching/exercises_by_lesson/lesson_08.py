@@ -11,7 +11,7 @@ STUB = '''def stop_or_escalate(
     expensive_cost: list[float],
     limit: float,
 ) -> tuple[float, float]:
-    """Mean accuracy and mean cost where a cheap agent is stopped once it has spent `limit`.
+    """Mean accuracy and mean cost where a cheap agent is stopped that needs more than `limit`.
 
     Args:
         spent: What the cheap agent needs for each issue.
@@ -32,7 +32,7 @@ answer = stop_or_escalate'''
 
 
 def stop_or_escalate(spent, correct, expensive_correct, expensive_cost, limit):
-    """Mean accuracy and mean cost where the cheap agent is stopped once it has spent `limit`."""
+    """Mean accuracy and mean cost where the cheap agent is stopped that needs more than `limit`."""
     finishes = np.asarray(spent) <= limit
     # A stopped agent has spent the limit, and the expensive one is paid on top.
     cost = np.where(finishes, spent, limit + np.asarray(expensive_cost))
