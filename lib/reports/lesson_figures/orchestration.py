@@ -88,29 +88,6 @@ def _format_difference(interval: stats.Interval) -> str:
     return f"{text} [{interval.ci_low:+.3f}, {interval.ci_high:+.3f}]"
 
 
-def name_rows(questions: pd.DataFrame) -> pd.DataFrame:
-    """Names the rows of a forest plot by system and world, such as "RO, students, speed".
-
-    Args:
-        questions: Estimated differences in utility by domain, world, system and question, with verdict and
-            is_significant.
-
-    Returns:
-        The same estimates, indexed by row and question.
-    """
-    names = [
-        (f"{system}, {ENVIRONMENTS[domain]}, {world}", question)
-        for domain, world, system, question in questions.index
-    ]
-    index = pd.MultiIndex.from_tuples(names, names=["row", "question"])
-    return questions.drop(columns=["is_significant", "verdict"]).set_axis(index)
-
-
-def style_rows(questions: pd.DataFrame) -> dict[str, str]:
-    """By row of `name_rows`, the system whose colour it has."""
-    return {row: row.split(",")[0] for row in name_rows(questions).index.get_level_values("row")}
-
-
 def summarize_questions(questions: pd.DataFrame, model: str) -> str:
     """Writes the title of the figure: how often the answer to a question is yes.
 

@@ -5,7 +5,7 @@ import re
 import pandas as pd
 import pytest
 
-from lib import plots, stats
+from lib import stats
 from lib.experiment.full_results import FullResults
 from lib.language_models.training import smollm_baseline
 from lib.orchestration import lesson_estimates, results
@@ -55,18 +55,6 @@ def test_a_row_of_the_questions_has_three_answers_with_interval_and_verdict(ques
     answer = table.loc[("students", "speed", "RO"), "minus random"]
     assert re.fullmatch(r"\+0\.1\d\d \[\+0\.1\d\d, \+0\.1\d\d\]\*, holds", answer)
     assert table.loc[("rooms", "paper", "KO"), "minus random"].endswith("not open")
-
-
-def test_the_figure_shows_open_worlds_only_and_each_row_in_the_colour_of_its_system(questions):
-    shown = questions[questions["verdict"] != "not open"]
-    assert len(shown) == NUM_OPEN * 3 * 3
-    named = orchestration.name_rows(shown)
-    styles = orchestration.style_rows(shown)
-    assert set(named.index.get_level_values("row")) == set(styles)
-    assert styles["RO, rooms, varied"] == "RO"
-    assert not any(", paper" in row for row in styles)
-    figure = plots.forest_plot(named, "title", line=0, like=styles)
-    assert figure.alt_text.startswith("title")
 
 
 def test_the_title_counts_what_is_clearly_above(questions):
