@@ -1,7 +1,7 @@
 """Tables and figures of lesson 05, budgeted routing."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import matplotlib.figure
 import numpy as np
@@ -12,7 +12,7 @@ from lib.budgeted_routing import budget_control, expert_outcomes
 from lib.budgeted_routing.experiment import BudgetedRoutingResults
 from lib.budgeted_routing.synthetic_environment import BUDGETS
 from lib.budgeted_routing.worlds import COMPLEMENTARY, LADDER
-from lib.config import RoutingSettings, RoutingSyntheticSettings
+from lib.config import RoutingSettings
 from lib.experiment import results_table
 from lib.plots.tables import listed, more_or_less
 from lib.reports.lesson_figures import spoken
@@ -184,61 +184,37 @@ def format_estimate(interval: stats.Interval) -> str:
     return f"{text} [{interval.ci_low:+.3f}, {interval.ci_high:+.3f}]"
 
 
-def make_map_slider(
-    rows: pd.DataFrame, settings: RoutingSyntheticSettings
-) -> tuple[Callable[..., matplotlib.figure.Figure], dict[str, list[float]]]:
-    """Makes an interactive figure of rewards in the synthetic environment, with sliders for two of its settings.
-
-    Complementarity says how far specialists differ, noise how badly a controller observes the kind of a query. The
-    third setting, the spread of prices, has its central value.
+def draw_environment(
+    rewards: pd.DataFrame, roles: Mapping[str, str], complementarity: float, noise: float
+) -> matplotlib.figure.Figure:
+    """Draws the reward of each method in one setting of the synthetic environment, a panel for each budget.
 
     Args:
-        rows: Rows of `synthetic_job.run`.
-        settings: `map` lists the values of complementarity and noise, `central` has that of spread.
+        rewards: Rows of `lib.stats` (value, ci_low, ci_high, ...), by method and condition (the budget word).
+        roles: By method, its role, which decides its colour.
+        complementarity: How far the specialists differ, for the title.
+        noise: How badly a controller observes the kind of a query, for the title.
 
     Returns:
-        A function from a complementarity and a noise to a forest plot of the reward of each method by budget, and the
-        values of both, as `lesson.slider` takes them.
+        A forest plot, whose title compares the trained controller with the best constant and with the optimum.
     """
-    # After training, greedy; the start, the controller before training, has sampled rows alone.
     methods = ["start", "best constant", "best without the query", "CoRL", "optimum"]
-    final = results_table.select(
-        rows, method=methods, step=results_table.AFTER, spread=settings.central["spread"]
+    mean_over_budgets = rewards["value"].groupby("method").mean()
+    gain = mean_over_budgets["CoRL"] - mean_over_budgets["best constant"]
+    shortfall = mean_over_budgets["CoRL"] - mean_over_budgets["optimum"]
+    title = (
+        f"Complementarity {complementarity:g}, noise {noise:g}: CoRL earns {more_or_less(gain)} than the best "
+        f"constant, {more_or_less(shortfall)} than the optimum (mean of the budgets)"
     )
-    final = final[(final["temperature"] == 0) | (final["role"] == "start")]
-    values_by_slider = {name: settings.map[name] for name in ("complementarity", "noise")}
-    rewards = stats.mean(final, "reward", ["method", "condition", *values_by_slider])
-
-    role_by_method = results_table.find_roles(final)
-
-    def draw_map_point(complementarity: float, noise: float) -> matplotlib.figure.Figure:
-        """Draws the reward of each method at one setting of both sliders, a panel for each budget.
-
-        Args:
-            complementarity: How much experts differ in what they can do.
-            noise: How unclearly a question shows its kind.
-        """
-        # Estimated once for all positions of the sliders, so that a move only selects.
-        point = rewards.xs((complementarity, noise), level=("complementarity", "noise"))
-        labels = {budget: f"reward, budget {budget}" for budget in BUDGETS}
-        mean_over_budgets = point["value"].groupby("method").mean()
-        gain = mean_over_budgets["CoRL"] - mean_over_budgets["best constant"]
-        shortfall = mean_over_budgets["CoRL"] - mean_over_budgets["optimum"]
-        title = (
-            f"Complementarity {complementarity:g}, noise {noise:g}: CoRL earns {more_or_less(gain)} than the best "
-            f"constant, {more_or_less(shortfall)} than the optimum (mean of the budgets)"
-        )
-        return plots.forest_plot(
-            point.reindex(methods, level="method"),
-            title,
-            labels,
-            panels="condition",
-            rows="method",
-            roles=role_by_method,
-            limits=(-0.05, 1.05),
-        )
-
-    return draw_map_point, values_by_slider
+    return plots.forest_plot(
+        rewards.reindex(methods, level="method"),
+        title,
+        {budget: f"reward, budget {budget}" for budget in BUDGETS},
+        panels="condition",
+        rows="method",
+        roles=roles,
+        limits=(-0.05, 1.05),
+    )
 
 
 # Experts, budgets, headroom ------------------------------------------------------------------------
