@@ -9,6 +9,7 @@ current: an outdated table is shown with what has changed, and leaves the verdic
 
 import math
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import pandas as pd
 
@@ -29,41 +30,75 @@ def compare_with_full_run(
     this_run: Mapping[str, Estimate],
     estimate_recorded: Callable[[pd.DataFrame], Mapping[str, Estimate]],
 ) -> pd.DataFrame:
-    """Puts the estimates of the recorded run beside the same estimates of this one.
+    """Puts the estimates of the recorded run beside those of this one, and keeps the recorded ones as metrics.
 
     Args:
-        lesson: Gets the metrics `full.KEY` while the table is current, and `full.status` in any case.
+        lesson: Gets the metrics of `collect_recorded_metrics`.
         full: The recorded run.
         this_run: Estimates of this run by metric key.
         estimate_recorded: From the recorded results table to its estimates by metric key; it is not called where no
-            run is recorded. Where the two were run with different settings, the recorded run may lack a key.
+            run is recorded.
 
     Returns:
-        A row per key: `recorded run` and `this run` as value and interval, and `comparison`.
+        What `compare_estimates` returns.
     """
-    lesson.metric("full.status", full.status)
+    recorded = {} if full.status == "absent" else estimate_recorded(full.rows)
+    lesson.metrics(collect_recorded_metrics(full, this_run, recorded))
+    return compare_estimates(full, this_run, recorded)
+
+
+def compare_estimates(
+    full: FullResults, this_run: Mapping[str, Estimate], recorded: Mapping[str, Estimate]
+) -> pd.DataFrame:
+    """Puts the estimates of the recorded run beside the same estimates of this one.
+
+    Args:
+        full: The recorded run.
+        this_run: Estimates of this run by metric key.
+        recorded: Estimates of the recorded run; it may lack a key where the two were run with different settings.
+
+    Returns:
+        A row per key of this run: `recorded run` and `this run` as value and interval, and `comparison`.
+    """
     table = {}
-    is_recorded = full.status != "absent"
-    recorded_estimates = estimate_recorded(full.rows) if is_recorded else {}
     for key, estimate in this_run.items():
         comparison = UNKNOWN
-        recorded_text = NOT_RECORDED if is_recorded else full.status
-        recorded = recorded_estimates.get(key)
-        if recorded is not None:
+        recorded_text = full.status if full.status == "absent" else NOT_RECORDED
+        if key in recorded:
+            recorded_text = format_estimate(recorded[key])
             # Two point values, or a method that lost too many replies, allow no verdict.
-            is_left_out = find_unusable_share(recorded) > 0 or find_unusable_share(estimate) > 0
-            if not is_left_out and (has_interval(recorded) or has_interval(estimate)):
-                comparison = AGREE if estimates_agree(recorded, estimate) else DISAGREE
-            recorded_text = format_estimate(recorded)
-            if full.is_current:
-                lesson.metric(f"full.{key}", recorded)
-                lesson.metric(f"full.{key}_mde", recorded["mde"])
+            pair = recorded[key], estimate
+            is_left_out = any(find_unusable_share(either) > 0 for either in pair)
+            if not is_left_out and any(has_interval(either) for either in pair):
+                comparison = AGREE if estimates_agree(*pair) else DISAGREE
         table[key] = {
             "recorded run": recorded_text,
             "this run": format_estimate(estimate),
             "comparison": comparison,
         }
     return pd.DataFrame.from_dict(table, orient="index").rename_axis("estimate").reset_index()
+
+
+def collect_recorded_metrics(
+    full: FullResults, this_run: Mapping[str, Estimate], recorded: Mapping[str, Estimate]
+) -> dict[str, Any]:
+    """Collects what claims are tested on: the estimates of the recorded run that this run has too.
+
+    Args:
+        full: The recorded run.
+        this_run: Estimates of this run by metric key.
+        recorded: Estimates of the recorded run.
+
+    Returns:
+        `full.status`, and while the recorded run is current `full.KEY` and `full.KEY_mde`.
+    """
+    metrics: dict[str, Any] = {"full.status": full.status}
+    if full.is_current:
+        for key in this_run:
+            if key in recorded:
+                metrics[f"full.{key}"] = recorded[key]
+                metrics[f"full.{key}_mde"] = recorded[key]["mde"]
+    return metrics
 
 
 def estimates_agree(first: Estimate, second: Estimate) -> bool:

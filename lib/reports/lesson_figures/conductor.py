@@ -154,20 +154,6 @@ def arrange_contrasts(table: pd.DataFrame) -> pd.DataFrame:
     return shown.rename_axis("contrast")
 
 
-def arrange_comparison(comparison: pd.DataFrame) -> pd.DataFrame:
-    """Selects the estimates of a recorded run and of the reader's that the lesson shows, and names them in words.
-
-    Args:
-        comparison: What `lib.reports.full_and_run.compare_with_full_run` returned: a row per estimate, named by its
-            metric key in the column `estimate`.
-
-    Returns:
-        A row for each of SHOWN_ESTIMATES that was estimated, indexed by its words.
-    """
-    by_key = comparison.set_index("estimate")
-    return by_key[by_key.index.isin(SHOWN_ESTIMATES)].rename(index=SHOWN_ESTIMATES)
-
-
 def _describe_contrast(key: str) -> str:
     """Describes a comparison in words by its metric key.
 
