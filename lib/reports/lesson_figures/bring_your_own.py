@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
-from lib import plots, stats, tasks
+from lib import stats, tasks
 from lib.config import LabSettings
 from lib.language_models.kv_cache_forward import Forward
 from lib.language_models.training import pretraining, released_weights
@@ -46,27 +45,6 @@ def arrange_held_out(
     names = ["method", "budget"]
     cost_table = _USD_PER_1K * pd.DataFrame(cost).T.rename_axis(names)
     return cost_table, pd.DataFrame(accuracy).T.rename_axis(names)
-
-
-def plot_held_out(report_by_budget: Mapping[str, Mapping[str, Any]], budget: str) -> Figure:
-    """Accuracy over cost on held-out questions, with what the router gains over a mixture at one budget as the title.
-
-    Args:
-        report_by_budget: By name of the budget, the report of the router that was fitted for it.
-        budget: Name of the budget that the title speaks of; its points bear a ring.
-    """
-    gain = report_by_budget[budget]["gain_over"][MIXTURE]["value"]
-    title = f"At the {budget} budget a router is right {100 * gain:.0f} points more often than a mixture"
-    cost, accuracy = arrange_held_out(report_by_budget)
-    return plots.tradeoff_plot(
-        cost,
-        accuracy,
-        title,
-        "US dollars for 1,000 questions",
-        "share of correct answers",
-        rings=[(ROUTER, budget), (MIXTURE, budget)],
-        note=f"Rings: the {budget} budget.",
-    )
 
 
 def estimate_step_reward(steps: pd.DataFrame) -> pd.DataFrame:

@@ -29,13 +29,6 @@ def test_held_out_scores_are_arranged_by_method_and_budget():
     assert cost.loc[(MIXTURE, "low"), "value"] == pytest.approx(1.0)
 
 
-def test_the_title_says_at_which_budget_the_router_gains_and_rings_are_drawn_there():
-    reports = {"low": make_report(0.5, 0.001), "high": make_report(0.9, 0.002)}
-    figure = lesson_tables.plot_held_out(reports, "high")
-    assert figure.alt_text.startswith("At the high budget a router is right 10 points more often")
-    assert "Rings: the high budget." in figure._supxlabel.get_text()
-
-
 def test_a_file_of_models_that_is_written_is_read_as_it_was_meant(tmp_path):
     entry = {"backend": "endpoint", "base_url": "http://127.0.0.1:1/v1", "model": "m: {1}"}
     entry |= {"price_in": 4e-8, "price_out": 0}
