@@ -1,14 +1,16 @@
 """A lesson's recorded full run beside the reader's own run: the same estimates on both, and whether they agree.
 
-    table = compare_with_full_run(lesson, full, estimate_contrasts(rows), estimate_contrasts)
+    this_run, recorded = estimate_contrasts(rows), estimate_contrasts(full.rows)
+    table = compare_estimates(full, this_run, recorded)
     lesson.table(table, f"Recorded run and this run: {describe_full_run(full)}")
+    lesson.metrics(collect_recorded_metrics(full, this_run, recorded))
 
 The full run's estimates become the metrics `full.KEY`, which claims are tested on. They do so only while its table is
 current: an outdated table is shown with what has changed, and leaves the verdicts.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
@@ -17,34 +19,10 @@ from lib import stats
 from lib.experiment.full_results import FullResults
 from lib.experiment.results_table import UNUSABLE_SHARE
 from lib.llm.reply_shares import describe_share
-from lib.reports.lesson import Lesson
 
 Estimate = pd.Series  # a row of `lib.stats`: value, ci_low, ci_high and more
 AGREE, DISAGREE, UNKNOWN = "they agree", "they disagree", ""
 NOT_RECORDED = "not in the recorded run"
-
-
-def compare_with_full_run(
-    lesson: Lesson,
-    full: FullResults,
-    this_run: Mapping[str, Estimate],
-    estimate_recorded: Callable[[pd.DataFrame], Mapping[str, Estimate]],
-) -> pd.DataFrame:
-    """Puts the estimates of the recorded run beside those of this one, and keeps the recorded ones as metrics.
-
-    Args:
-        lesson: Gets the metrics of `collect_recorded_metrics`.
-        full: The recorded run.
-        this_run: Estimates of this run by metric key.
-        estimate_recorded: From the recorded results table to its estimates by metric key; it is not called where no
-            run is recorded.
-
-    Returns:
-        What `compare_estimates` returns.
-    """
-    recorded = {} if full.status == "absent" else estimate_recorded(full.rows)
-    lesson.metrics(collect_recorded_metrics(full, this_run, recorded))
-    return compare_estimates(full, this_run, recorded)
 
 
 def compare_estimates(

@@ -7,7 +7,12 @@ import pytest
 
 from lib import stats
 from lib.experiment.full_results import FullResults
-from lib.reports.full_and_run import compare_with_full_run, describe_full_run, estimates_agree
+from lib.reports.full_and_run import (
+    collect_recorded_metrics,
+    compare_estimates,
+    describe_full_run,
+    estimates_agree,
+)
 from lib.reports.lesson import Lesson
 
 
@@ -35,7 +40,10 @@ def estimate_gain(rows: pd.DataFrame) -> dict[str, pd.Series]:
 
 
 def compare(lesson: Lesson, full: FullResults, rows: pd.DataFrame) -> pd.DataFrame:
-    return compare_with_full_run(lesson, full, estimate_gain(rows), estimate_gain)
+    this_run = estimate_gain(rows)
+    recorded = {} if full.status == "absent" else estimate_gain(full.rows)
+    lesson.metrics(collect_recorded_metrics(full, this_run, recorded))
+    return compare_estimates(full, this_run, recorded)
 
 
 def make_full(gains: list[float], changes: tuple[str, ...] = ()) -> FullResults:
@@ -123,14 +131,14 @@ def test_no_interval_of_fewer_than_three_seeds_is_shown(lesson, gains, shown):
     assert table.loc[0, "this run"].startswith(shown)
 
 
-def test_two_runs_without_an_interval_are_not_called_agreeing_or_disagreeing(lesson):
+def test_two_runs_without_an_interval_are_not_called_agreeing_or_disagreeing():
     def estimate_without_interval(rows: pd.DataFrame) -> dict[str, pd.Series]:
         mean = rows["reward"].mean()
         return {"reward": pd.Series({"value": mean, "ci_low": math.nan, "ci_high": math.nan})}
 
     full = make_full([0.5], changes=("versions.losses 1 -> 2",))
     this_run = estimate_without_interval(make_rows([0.1]))
-    table = compare_with_full_run(lesson, full, this_run, estimate_without_interval)
+    table = compare_estimates(full, this_run, estimate_without_interval(full.rows))
     assert table.loc[0, "comparison"] == ""
 
 
@@ -143,7 +151,9 @@ def test_an_estimate_of_a_model_without_usable_replies_agrees_with_nothing(lesso
 
 def test_what_the_recorded_run_lacks_is_said_and_becomes_no_metric(lesson):
     this_run = estimate_gain(make_rows([0.1] * 5))
-    table = compare_with_full_run(lesson, make_full([0.2] * 5), this_run, lambda rows: {})
+    full = make_full([0.2] * 5)
+    table = compare_estimates(full, this_run, recorded={})
+    lesson.metrics(collect_recorded_metrics(full, this_run, recorded={}))
     assert list(table["recorded run"]) == ["not in the recorded run"]
     assert list(table["comparison"]) == [""]
     assert lesson._metrics == {"full.status": "current"}

@@ -144,7 +144,7 @@ def tabulate_comparison(comparison: pd.DataFrame, questions: pd.DataFrame) -> pd
     """Tabulates the estimates that the lesson shows of two runs: headroom, and RO minus each baseline.
 
     Args:
-        comparison: Of `compare_with_full_run`, a row per estimate with its key.
+        comparison: Of `compare_estimates`, a row per estimate with its key.
         questions: Estimates by domain, world, system and question, whose worlds are shown.
 
     Returns:

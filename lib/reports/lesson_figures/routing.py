@@ -373,7 +373,7 @@ def name_main_estimates(comparison: pd.DataFrame) -> pd.DataFrame:
     """Selects the main estimates of a comparison of two runs, and names them in words.
 
     Args:
-        comparison: Rows of `full_and_run.compare_with_full_run`, whose column estimate has metric keys.
+        comparison: Rows of `full_and_run.compare_estimates`, whose column estimate has metric keys.
 
     Returns:
         The rows in BOTH_RUNS_LABELS, with its labels in the column estimate. Those of the complementary world have no

@@ -273,7 +273,7 @@ def name_splitting_estimates(comparison: pd.DataFrame) -> pd.DataFrame:
     """Names the estimates of a comparison of two runs in words, where a question can be split.
 
     Args:
-        comparison: Rows of `full_and_run.compare_with_full_run`, whose column estimate has metric keys such as
+        comparison: Rows of `full_and_run.compare_estimates`, whose column estimate has metric keys such as
             "splitting.low.gain".
 
     Returns:
