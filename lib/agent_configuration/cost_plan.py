@@ -129,38 +129,42 @@ def announce_questions(params: Params, num_questions: int, task: str) -> str:
 
 
 def count_searched_questions(settings: ConfigurationSettings, num_atoms: int) -> int:
-    """Count the questions of everything that is not trained, at the most.
+    """Count the questions that agents answer beside the trainings, at the most.
 
     Args:
         settings: Settings of the lesson.
-        num_atoms: Number of atoms in the library.
+        num_atoms: Number of atoms (instructions that a prompt may contain) in the library.
 
     Returns:
-        The questions of the declared set, the greedy searches, prompted policies with their examples, prompt
-        optimizers, the effects of atoms, random choices, and constants that are tested once more.
+        The sum over searches, prompted policies, prompt optimizers, effects of atoms, and last tests.
     """
     num_kinds = len(KINDS)
     num_train = num_kinds * settings.search_items
     num_dev = num_kinds * settings.dev_items
     num_test = num_kinds * settings.test_items
-    num_everywhere = num_train + 2 * num_dev + 2 * num_test  # dev and test in two samples
+    # One configuration on every question; those of dev and test are answered twice.
+    num_everywhere = num_train + 2 * num_dev + 2 * num_test
 
-    num_declared = settings.grid + 1 + settings.sampled  # 1 is the base
-    declared = num_declared * num_everywhere
+    # A greedy search changes a choice, adds an atom or removes one of an agent's.
+    num_changes = sum(action_space.SIZES) + num_atoms + action_space.MAX_ATOMS * len(AGENTS)
+    num_greedy_trials = 1 + GREEDY_ROUNDS * num_changes  # 1 is the start
 
-    num_neighbours = sum(action_space.SIZES) + num_atoms + action_space.MAX_ATOMS * len(AGENTS)
-    num_candidates = 1 + GREEDY_ROUNDS * num_neighbours
-    # The ends of the searches, one for each kind, are tried everywhere.
-    greedy = num_candidates * num_train + num_kinds * num_everywhere
-
-    prompted = NUM_PROMPTED * num_test + num_kinds * settings.grid
-
-    # Prompt optimizers: every workflow is tried for their structure.
-    structures = len(action_space.WORKFLOWS) * num_train
-    # An optimizer may go over its episodes by one round of its questions.
+    # A prompt optimizer may exceed its episodes by one round of questions.
     num_episodes = num_kinds * (settings.episodes + 2 * settings.search_items)
-    optimized = (NUM_PROMPT_BASELINES - 1) * num_episodes + NUM_PROMPT_BASELINES * num_test
 
-    atom_effects = 2 * (1 + num_atoms) * num_dev
-    last_tests = (settings.seeds + NUM_CONSTANTS) * num_test
-    return declared + greedy + prompted + structures + optimized + atom_effects + last_tests
+    questions_by_step = {
+        "base configuration": num_everywhere,
+        "grid of configurations": settings.grid * num_everywhere,
+        "random configurations": settings.sampled * num_everywhere,
+        "greedy search": num_greedy_trials * num_train,
+        "results of the greedy search": num_kinds * num_everywhere,
+        "prompted policies": NUM_PROMPTED * num_test,
+        "examples of prompted policies": num_kinds * settings.grid,
+        "workflows for prompt optimizers": len(action_space.WORKFLOWS) * num_train,
+        "prompt optimizers": (NUM_PROMPT_BASELINES - 1) * num_episodes,
+        "test of prompt optimizers": NUM_PROMPT_BASELINES * num_test,
+        "effects of atoms, and without any": 2 * (num_atoms + 1) * num_dev,
+        "test of random choices": settings.seeds * num_test,
+        "test of constants": NUM_CONSTANTS * num_test,
+    }
+    return sum(questions_by_step.values())

@@ -105,7 +105,7 @@ class LabOrchestrator(NumericModel):
 
         new_questions = [key for key in dict.fromkeys(questions) if key not in self._answers]
         for begin in range(0, len(new_questions), _BATCH_SIZE):
-            self._answer(new_questions[begin : begin + _BATCH_SIZE])
+            self._read_prompts(new_questions[begin : begin + _BATCH_SIZE])
 
         decisions = []
         for question in questions:
@@ -115,11 +115,13 @@ class LabOrchestrator(NumericModel):
         return decisions
 
     @torch.inference_mode()
-    def _answer(self, questions: Sequence[tuple[str, tuple[str, ...]]]) -> None:
+    def _read_prompts(self, questions: Sequence[tuple[str, tuple[str, ...]]]) -> None:
         """Compute the distribution over policies for a batch of prompts, and remember it by prompt.
 
+        The names on a menu begin with different tokens, so the logit of a name is that of its first token.
+
         Args:
-            questions: A prompt and the names on its menu each.
+            questions: Pairs of a prompt and the names of the policies on its menu.
 
         Raises:
             ValueError: A prompt is longer than the model's window.
@@ -138,7 +140,7 @@ class LabOrchestrator(NumericModel):
         (hidden,) = self.forward.compute_last_states(prompts)  # (prompts, d)
         for question, ids, state in zip(questions, prompts, hidden, strict=True):
             _, names = question
-            name_ids = [encode(name)[0] for name in names]
+            name_ids = [encode(name)[0] for name in names]  # first tokens
             # Prompt by prompt: in one product for all, a logit's last bits would depend on the batch.
             logits = self.forward.head[name_ids].double() @ state.double()  # (policies,)
             probabilities = torch.softmax(logits, dim=0).numpy()

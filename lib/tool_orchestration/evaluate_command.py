@@ -607,16 +607,17 @@ class Evaluation:
         rows = self._run_single_models(assignments, "test")
         if rows.empty:
             return rows
-        vectors = make_tool_vectors(rows, self.tools)  # (rows, tools + 3)
-        preferences = []
+        # Calls of each tool, then correctness, cost and latency: (rows, tools + 3).
+        outcome_vectors = make_tool_vectors(rows, self.tools)
+        preference_vectors = []
         for assignment_index in rows["item"]:
             user = assignments[assignment_index].preference
-            preferences.append(user.vector(self.tools).tolist())
+            preference_vectors.append(user.vector(self.tools).tolist())
         return rows.assign(
             method=pilot_study.SINGLE_MODEL_PREFIX + rows["tool"],
             condition=condition,
-            m=vectors.tolist(),
-            p=preferences,
+            m=outcome_vectors.tolist(),
+            p=preference_vectors,
             chosen=rows["tool"],
             own_cost_usd=0.0,
         )
