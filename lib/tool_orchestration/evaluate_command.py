@@ -607,7 +607,7 @@ class Evaluation:
         rows = self._run_single_models(assignments, "test")
         if rows.empty:
             return rows
-        # Calls of each tool, then correctness, cost and latency: (rows, tools + 3).
+        # Calls of each tool, correctness, -US dollars, -seconds: (rows, tools + 3).
         outcome_vectors = make_tool_vectors(rows, self.tools)
         preference_vectors = []
         for assignment_index in rows["item"]:
