@@ -118,7 +118,7 @@ class LabOrchestrator(NumericModel):
     def _read_prompts(self, questions: Sequence[tuple[str, tuple[str, ...]]]) -> None:
         """Compute the distribution over policies for a batch of prompts, and remember it by prompt.
 
-        The names on a menu begin with different tokens, so the logit of a name is that of its first token.
+        Every name is one token, so a policy's logit is that of its name.
 
         Args:
             questions: Pairs of a prompt and the names of the policies on its menu.
@@ -140,7 +140,7 @@ class LabOrchestrator(NumericModel):
         (hidden,) = self.forward.compute_last_states(prompts)  # (prompts, d)
         for question, ids, state in zip(questions, prompts, hidden, strict=True):
             _, names = question
-            name_ids = [encode(name)[0] for name in names]  # first tokens
+            name_ids = [encode(name)[0] for name in names]
             # Prompt by prompt: in one product for all, a logit's last bits would depend on the batch.
             logits = self.forward.head[name_ids].double() @ state.double()  # (policies,)
             probabilities = torch.softmax(logits, dim=0).numpy()
