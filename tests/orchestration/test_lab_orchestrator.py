@@ -10,6 +10,7 @@ import pytest
 from lib import config
 from lib.experiment import seeds
 from lib.language_models.checkpoints import ModelError
+from lib.language_models.tokenizer import encode
 from lib.language_models.training.decision_traces import MEMORY, ROLLOUT, STATES, TRIAL
 from lib.orchestration.contexts import (
     SYSTEMS,
@@ -24,6 +25,7 @@ from lib.orchestration.contexts import (
 from lib.orchestration.decision_model import Decision, NumericModel
 from lib.orchestration.domain_descriptions import DESCRIBERS
 from lib.orchestration.lab_orchestrator import LabOrchestrator, deal_names, write_situation
+from lib.tasks.vocabulary import PEOPLE
 from tests.orchestration.contests import make_episode_set, make_options
 
 SMOKE = config.load("smoke")
@@ -291,3 +293,9 @@ def test_weights_of_another_recipe_are_refused():
     models["lab-orchestrator"] = models["lab-orchestrator"].model_copy(update={"steps": 7})
     with pytest.raises(ModelError, match="not shipped with the recipe"):
         LabOrchestrator(SMOKE.lab.model_copy(update={"models": models}))
+
+
+def test_the_name_of_a_policy_is_one_token_that_no_other_name_has():
+    tokens = [encode(name) for name in PEOPLE]
+    assert all(len(ids) == 1 for ids in tokens)
+    assert len({ids[0] for ids in tokens}) == len(PEOPLE)

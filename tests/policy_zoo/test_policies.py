@@ -62,7 +62,10 @@ def test_each_row_of_a_group_gets_the_logits_of_its_own_policy(networks, acting)
     shape = (17, 13) if isinstance(networks[0], Mlp) else (17, 7, 7, 3)
     observation = rng.integers(0, 6, shape).astype(np.uint8)
 
-    logits = PolicyGroup(policies).compute_logits(policy_of_row, observation)
+    group = PolicyGroup(policies)
+    assert bool(group._stacked) == (networks == [Mlp(13, 3)] * 3)  # equal and cheap to run
+    assert set(policy_of_row) == set(available)
+    logits = group.compute_logits(policy_of_row, observation)
     for row, index in enumerate(policy_of_row):
         alone = policies[index].compute_logits(observation[[row]])[0]
         np.testing.assert_allclose(logits[row], alone, atol=1e-5)
