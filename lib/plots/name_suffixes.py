@@ -102,16 +102,16 @@ def _replace_labels(figure: Figure, replace: Callable[[str], str]) -> None:
         replace: From the old text to the new one.
     """
     # Tick labels are written anew at every drawing, so the axis has to learn the new ones.
-    tick_labels = set()
+    tick_labels = set()  # compared by identity
     for axes in figure.axes:
         for axis in (axes.xaxis, axes.yaxis):
             texts = axis.get_ticklabels()
-            tick_labels |= set(map(id, texts))
+            tick_labels.update(texts)
             labels = [text.get_text() for text in texts]
             new_labels = list(map(replace, labels))
             if new_labels != labels and isinstance(axis.get_major_locator(), FixedLocator):
                 axis.set_ticklabels(new_labels)
 
     for text in figure.findobj(Text):
-        if id(text) not in tick_labels and text is not figure._suptitle:
+        if text not in tick_labels and text is not figure._suptitle:
             text.set_text(replace(text.get_text()))

@@ -18,7 +18,8 @@ import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, SubFigure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import Bbox
@@ -117,6 +118,41 @@ def escape_dollars(text: object) -> str:
     return re.sub(r"(?<!\\)\$", r"\\$", str(text))
 
 
+class _RoundedLayoutEngine(ConstrainedLayoutEngine):
+    """Constrained layout that gives the same positions in every process.
+
+    Its solver orders variables by their addresses in memory, so the last digits of a position vary from process to
+    process. Matplotlib hashes all digits to make ids in an SVG.
+    """
+
+    def execute(self, fig: Figure) -> dict:
+        """Lays out a figure, and rounds the position of everything in it.
+
+        Args:
+            fig: The figure; named as in matplotlib.
+
+        Returns:
+            The grids of the layout, as matplotlib returns them.
+        """
+        grids = super().execute(fig)
+        _round_subfigures(fig)
+        for axes in fig.axes:
+            axes._set_position(_round_box(axes.get_position(original=True)))
+        return grids
+
+
+def _round_subfigures(figure: Figure | SubFigure) -> None:
+    """Rounds the positions of the parts of a figure, and of their parts."""
+    for part in figure.subfigs:
+        part._redo_transform_rel_fig(_round_box(part.bbox_relative))
+        _round_subfigures(part)
+
+
+def _round_box(box: Bbox) -> Bbox:
+    """A box with its corners rounded; coordinates are fractions of a figure, so that a millionth is no pixel."""
+    return Bbox(np.round(box.get_points(), 6))
+
+
 @theme()
 def new_figure(title: str, width: float = WIDTH, height: float = 4.0, note: str = "") -> Figure:
     """Makes an empty figure with its message on top and a small note below. Draw on it under `theme`, too.
@@ -133,9 +169,9 @@ def new_figure(title: str, width: float = WIDTH, height: float = 4.0, note: str 
     if not title.strip():
         raise ValueError("a figure needs a title that states its message")
     width = min(width, MAX_WIDTH)
-    figure = Figure(figsize=(width, height), dpi=DPI, layout="constrained")
+    layout_engine = _RoundedLayoutEngine(w_pad=0.08, h_pad=0.07)
+    figure = Figure(figsize=(width, height), dpi=DPI, layout=layout_engine)
     FigureCanvasAgg(figure)  # text can be measured before anything is saved
-    figure.get_layout_engine().set(w_pad=0.08, h_pad=0.07)
     message = figure.suptitle(
         title, x=0.01, ha="left", fontsize=12, fontweight="bold", parse_math=False
     )

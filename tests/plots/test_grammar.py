@@ -195,6 +195,28 @@ def test_bytes_do_not_depend_on_the_process():
     assert runs[0] == runs[1] and len(runs[0]) == 65
 
 
+def list_boxes(figure):
+    """Positions of all axes, and of the parts of the figure and of their parts."""
+    for axes in figure._localaxes:
+        yield axes.get_position(original=True)
+    for part in figure.subfigs:
+        yield part.bbox_relative
+        yield from list_boxes(part)
+
+
+@every_figure
+@pytest.mark.parametrize("layout", ["wide", "narrow"])
+def test_the_layout_leaves_no_digits_that_vary_between_processes(make, layout):
+    figure = make()
+    if layout == "narrow" and hasattr(figure, "draw_narrow"):
+        figure = figure.draw_narrow()
+    for _ in range(2):  # the second layout starts from the first
+        figure.draw_without_rendering()
+        corners = [box.get_points() for box in list_boxes(figure)]
+        assert len(corners) >= 1
+        assert np.array_equal(corners, np.round(corners, 6))
+
+
 # Phones and dark pages
 
 
