@@ -31,7 +31,7 @@ VERSION = 1  # of choices and their scores
 # Promised mean costs per item, as fractions of the way from the cheapest model's cost (0) to the best constant's (1).
 LEVELS = (0.05, 0.1, 0.25, 0.5, 0.75, 1.0)
 # Conditions in which methods are compared: as accurate as the best constant, or at the cost midway between the
-# cheapest model's and the best constant's, which is a little more than half of the latter.
+# cheapest model's and the best constant's.
 EQUAL_QUALITY, HALF_COST = "equal quality", "half the money"
 MAX_SPENDING_RATIO = 1.05  # a budget is broken where more than this multiple of it is spent
 
