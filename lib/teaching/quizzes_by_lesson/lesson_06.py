@@ -15,7 +15,7 @@ QUIZ = Quiz(
     QuizQuestion(
         "Which statement about every group fails under the sign error, and so finds it?",
         (
-            "of two correct rollouts the cheaper one never earns less",
+            "of two correct rollouts that differ in cost alone, the cheaper one never earns less",
             "a wrong rollout earns 0",
             "the reward can be computed",
         ),
